@@ -27,12 +27,34 @@ func NewFiles(o Options) *Files {
 	f := newFilesystem(o)
 	reason := "there is no mount"
 	f.backings.reason.Store(&reason)
-	f.begin()
-	return &Files{f}
+	t := &Files{f}
+	t.begin()
+	return t
 }
 
 // Close closes what is left open. It must not be called for the files of a mount.
-func (t *Files) Close() { t.fs.end() }
+func (t *Files) Close() { t.end() }
+
+// begin asks for notices of changes that others than the users of these files make.
+func (t *Files) begin() {
+	f := t.fs
+	f.store.OnChange(f.objectChanged)
+	if f.opts.Cluster != nil {
+		f.tree.OnInvalidate(f.otherChanged)
+		f.opts.Cluster.OnServed(f.served)
+	}
+}
+
+// end undoes begin, and closes what is left open.
+func (t *Files) end() {
+	f := t.fs
+	f.store.OnChange(nil)
+	if c := f.opts.Cluster; c != nil {
+		f.tree.OnInvalidate(nil)
+		c.OnServed(nil)
+	}
+	f.closeHandles()
+}
 
 // Limits returns the bounds on users of the files, and the number of refusals by each.
 func (t *Files) Limits() []metadata.LimitStatus { return t.fs.streams.limits() }

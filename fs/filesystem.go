@@ -106,25 +106,6 @@ func (f *filesystem) String() string { return "hmcfs" }
 // operations, which are short and must happen completely or not at all.
 func background() context.Context { return context.Background() }
 
-// begin asks for notices of changes that others than this filesystem's users make.
-func (f *filesystem) begin() {
-	f.store.OnChange(f.objectChanged)
-	if f.opts.Cluster != nil {
-		f.tree.OnInvalidate(f.otherChanged)
-		f.opts.Cluster.OnServed(f.served)
-	}
-}
-
-// end undoes begin, and closes what is left open.
-func (f *filesystem) end() {
-	f.store.OnChange(nil)
-	if c := f.opts.Cluster; c != nil {
-		f.tree.OnInvalidate(nil)
-		c.OnServed(nil)
-	}
-	f.closeHandles()
-}
-
 // closeHandles closes the handles that the kernel left open: it releases none when the
 // connection is cut. Handles of other nodes are closed concurrently, as each may have to
 // wait for a node that does not answer.

@@ -60,7 +60,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 // the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
-	f.begin()
+	(&Files{f}).begin()
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
 	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)

@@ -3,6 +3,7 @@ package fs
 import (
 	"cmp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -120,7 +121,7 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	// The store may keep the value, but go-fuse reuses its buffer.
 	x := objects.Xattr{Name: name, Value: append([]byte{}, value...), Flags: metadata.XattrFlags(in.Flags)}
 	if done, err := f.views.changeKey(ino, &x); done {
-		f.noteKey(name)
+		noteKey(&f.names, name)
 		return f.errs.status(f.explained(err))
 	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
@@ -132,7 +133,7 @@ func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name 
 	if name == objects.XattrBind && isOwn(ino) {
 		return f.errs.status(f.bind(ino, &in.Caller, value))
 	}
-	f.noteKey(name)
+	noteKey(&f.names, name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
 	return f.errs.status(f.explained(f.tree.SetXattr(ctx, who, ino, x)))
@@ -143,7 +144,7 @@ func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, 
 	defer f.ops.done(opRemoveXattr, time.Now(), &status)
 	ino := metadata.Ino(header.NodeId)
 	if done, err := f.views.changeKey(ino, &objects.Xattr{Name: name}); done {
-		f.noteKey(name)
+		noteKey(&f.names, name)
 		return f.errs.status(err)
 	}
 	if f.refusal(ino) == fuse.EROFS {
@@ -155,7 +156,7 @@ func (f *filesystem) RemoveXAttr(cancel <-chan struct{}, header *fuse.InHeader, 
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
 		return status
 	}
-	f.noteKey(name)
+	noteKey(&f.names, name)
 	ctx, who, done := f.call(cancel, header, ino)
 	defer done()
 	return f.errs.status(f.tree.RemoveXattr(ctx, who, ino, name))
@@ -172,8 +173,8 @@ func (f *filesystem) checkXattrChange(ino metadata.Ino, name string) fuse.Status
 }
 
 // noteKey makes listings of keys/ be read again when a key changes.
-func (f *filesystem) noteKey(name string) {
+func noteKey(names *atomic.Uint64, name string) {
 	if name == keyXattr {
-		f.names.Add(1)
+		names.Add(1)
 	}
 }

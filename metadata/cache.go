@@ -30,7 +30,7 @@ type cache struct {
 	seed   maphash.Seed
 	inodes [cacheShards]cacheShard[Ino, Inode]
 	names  [cacheShards]cacheShard[nameKey, cachedName]
-	keys   [cacheShards]cacheShard[string, keyHolder]
+	keys   [cacheShards]cacheShard[string, Ino]
 	xattrs [cacheShards]cacheShard[xattrName, cachedXattr]
 }
 
@@ -77,7 +77,7 @@ func (c *cache) ofName(k nameKey) *cacheShard[nameKey, cachedName] {
 }
 
 // ofKey returns the shard of a key.
-func (c *cache) ofKey(key string) *cacheShard[string, keyHolder] {
+func (c *cache) ofKey(key string) *cacheShard[string, Ino] {
 	return &c.keys[maphash.String(c.seed, key)%cacheShards]
 }
 

@@ -105,12 +105,17 @@ func keyOfNothing(key string, err error) error {
 // Errors: ErrNotExist.
 func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
 	shard := s.cache.ofKey(key)
-	h, ok, drops := shard.get(key)
-	err := ctx.Err()
-	if !ok {
-		if h, err = read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) }); err == nil {
-			shard.put(key, h, drops)
+	ino, ok, drops := shard.get(key)
+	if ok {
+		// A transaction that has just moved the key may not have dropped it yet. Callers that miss
+		// the inode look again, and must not find the same one then.
+		if in, err := s.Get(ctx, ino); err == nil && in.Key == key {
+			return KeyEntry{Key: key, Ino: ino}, nil
 		}
+	}
+	h, err := read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) })
+	if err == nil && h.part == "" {
+		shard.put(key, h.ino, drops)
 	}
 	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
 }

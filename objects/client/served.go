@@ -17,7 +17,7 @@ const ControlDir = ".hmcfs"
 // Served is a directory that takes the place of the mount point of a daemon without a mount.
 type Served struct {
 	Dir string
-	// Owner is the user of the directory, as whom the daemon must run.
+	// Owner is the user of the directory. The daemon must run as that user.
 	Owner int
 	// Socket is empty if this user may not read it.
 	Socket string

@@ -36,9 +36,10 @@ func (a *app) cpVerb() *cobra.Command {
 	return runs(cmd, func(ctx context.Context, args []string) error {
 		defer t.close()
 		target := args[len(args)-1]
-		err := unmixed(target == standardStream, *asJSON)
+		var err error
 		switch {
-		case err != nil:
+		case target == standardStream && *asJSON:
+			err = usage(errors.New("--json would mix with the bytes on standard output; leave it out, or copy to a file"))
 		case isThroughSession(args):
 			err = t.throughSession(ctx, args, &o)
 		default:

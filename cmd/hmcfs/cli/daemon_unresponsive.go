@@ -36,7 +36,7 @@ type unresponsiveError struct {
 // Error names the daemon, whether it is stopped, and the remedy.
 func (e *unresponsiveError) Error() string {
 	out := "remove the mount without it: hmcfs umount --force " + e.mountPoint
-	if _, served := place.ServedAt(e.mountPoint); served {
+	if _, served := servedAt(e.mountPoint); served {
 		out = "end it: kill -KILL its process; the next hmcfs serve recovers what it can"
 	}
 	switch {
@@ -46,6 +46,15 @@ func (e *unresponsiveError) Error() string {
 		return fmt.Sprintf("the daemon, process %d, is stopped and does not answer; resume it: kill -CONT %d; or %s", e.pid, e.pid, out)
 	}
 	return fmt.Sprintf("the daemon, process %d, does not answer; %s", e.pid, out)
+}
+
+// servedAt is place.ServedAt for a path at which a mount may be that does not answer: it accesses
+// no mount.
+func servedAt(path string) (place.Mount, bool) {
+	if m, found, err := place.MountAt(path); err != nil || found && m.IsHMCFS() {
+		return place.Mount{}, false
+	}
+	return place.ServedAt(path)
 }
 
 // isStopped reports whether a process was stopped by a signal or a debugger.

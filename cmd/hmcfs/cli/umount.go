@@ -41,7 +41,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 		return err
 	}
 	m, found, err := place.MountAt(mountPoint)
-	if served, is := place.ServedAt(mountPoint); is && err == nil && (!found || !m.IsHMCFS()) {
+	if served, is := servedAt(mountPoint); is && err == nil {
 		return a.end(ctx, served, r)
 	}
 	switch {

@@ -61,16 +61,22 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 		return refused("state directory "+p.State+" is in use", err, "end that daemon, or use another --state-dir")
 	}
 	back.push(d.stateLock.Release)
+	if d.opts.NoMount {
+		if err = place.MakeServed(p.MountPoint); err != nil {
+			return err
+		}
+	}
+	release, err := clearMountPoint(p.MountPoint)
+	if err != nil {
+		return err
+	}
 	if !d.opts.NoMount {
-		return clearMountPoint(p.MountPoint)
+		release() // the mount excludes others
+		return nil
 	}
-	if err = place.MakeServed(p.MountPoint); err == nil {
-		err = clearMountPoint(p.MountPoint)
-	}
-	if err == nil {
-		err = place.CheckServed(p.MountPoint, d.opts.UID)
-	}
-	return err
+	d.release = release
+	back.push(release)
+	return place.CheckServed(p.MountPoint, d.opts.UID)
 }
 
 // endingLimit bounds the wait for a daemon that is shutting down.

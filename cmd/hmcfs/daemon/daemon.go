@@ -31,6 +31,8 @@ type Daemon struct {
 	started time.Time
 
 	lock, stateLock *place.Lock
+	// release ends the claim on the directory of a daemon without a mount; nil with one.
+	release func()
 	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry
@@ -149,6 +151,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	d.opts.Places.CleanSocket()
 	if d.opts.NoMount {
 		place.CleanServed(d.opts.Places.MountPoint)
+		d.release()
 	}
 	d.stateLock.Release()
 	d.lock.Remove()

@@ -12,8 +12,10 @@ import (
 // nothing. It accepts what may be a dead mount, or one that is being unmounted: the daemon
 // finds that out. A daemon without a mount creates a missing directory.
 func CheckMountPoint(path string, noMount bool) error {
-	if _, err := os.Lstat(path); noMount && errors.Is(err, os.ErrNotExist) {
-		return nil
+	if _, found, err := place.MountAt(path); noMount && err == nil && !found {
+		if _, err = os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
 	}
 	_, err := occupied(path)
 	return err
@@ -37,22 +39,24 @@ func occupied(path string) (bool, error) {
 // clearMountPoint makes sure that a mount can begin at the path. An hmcfs mount whose
 // daemon is dead is removed first; anything else mounted there is an error.
 //
-// The caller holds the lock of the path, so that a file there which names a socket is one that
-// a dead daemon without a mount left.
-func clearMountPoint(path string) error {
+// release ends the claim on the directory, by which a file there that names a socket is one that a
+// dead daemon without a mount left.
+func clearMountPoint(path string) (release func(), err error) {
 	for {
 		ours, err := occupied(path)
 		switch {
 		case err == nil && !ours:
-			place.CleanServed(path)
-			return nil
+			if release, err = place.ClaimServed(path); err == nil {
+				place.CleanServed(path)
+			}
+			return release, err
 		case err != nil:
-			return err
+			return nil, err
 		case !place.IsDead(path):
-			return fmt.Errorf("%s is already mounted with hmcfs; unmount it first: hmcfs umount %s", path, path)
+			return nil, fmt.Errorf("%s is already mounted with hmcfs; unmount it first: hmcfs umount %s", path, path)
 		}
 		if err := place.Detach(path, true); err != nil {
-			return fmt.Errorf("remove the mount that a dead daemon left: %w", err)
+			return nil, fmt.Errorf("remove the mount that a dead daemon left: %w", err)
 		}
 	}
 }

@@ -300,13 +300,18 @@ func TestServedDirectories(t *testing.T) {
 		"it is removed":               func() {},
 	} {
 		must(os.Chmod(dir, 0o755))
-		CleanServed(dir)
+		must(os.RemoveAll(filepath.Join(dir, ".hmcfs")))
 		if strings.HasPrefix(name, "others") {
 			must(Announce(dir, config(dir, true), true))
 		}
 		change()
 		if m, found, err := MountOf(below); found || err != nil {
 			t.Errorf("%s: %+v %v", name, m, err)
+		}
+		// What is not its own stays.
+		CleanServed(dir)
+		if _, err := os.Stat(filepath.Join(dir, ".hmcfs", "config")); err != nil && name != "it is removed" {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	must(os.Chmod(dir, 0o777))
@@ -317,7 +322,21 @@ func TestServedDirectories(t *testing.T) {
 		t.Error("the directory of another user is accepted")
 	}
 	must(os.Chmod(dir, 0o755))
+	must(os.RemoveAll(filepath.Join(dir, ".hmcfs")))
+	release, err := ClaimServed(dir)
+	must(err)
+	if _, err = ClaimServed(dir); err == nil || !strings.Contains(err.Error(), "hmcfs umount "+dir) {
+		t.Errorf("claimed twice: %v", err)
+	}
+	release()
+	again, err := ClaimServed(dir)
+	must(err)
+	defer again()
+	must(Announce(dir, config(dir, true), false))
 	CleanServed(dir)
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("left behind: %v, %v", names, err)
+	}
 	must(Announce(dir, config(dir, true), false))
 	must(os.WriteFile(filepath.Join(dir, ".hmcfs", "mine"), nil, 0o600))
 	CleanServed(dir)

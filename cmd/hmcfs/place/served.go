@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
@@ -46,8 +48,12 @@ func (h Host) Served() []Mount {
 	return out
 }
 
-// MakeServed creates a directory to serve. It may exist.
+// MakeServed creates a directory to serve. It may exist. A mount there, which may not answer, is
+// not accessed.
 func MakeServed(path string) error {
+	if _, found, err := MountAt(path); err != nil || found {
+		return err
+	}
 	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("create the directory to serve: %w", err)
 	}
@@ -107,7 +113,8 @@ func CleanServed(dir string) {
 	}
 }
 
-// isServedControl reports whether the control directory has nothing but what Announce creates.
+// isServedControl reports whether the control directory has nothing but what Announce creates
+// for this directory.
 func isServedControl(dir string) bool {
 	control := filepath.Join(dir, client.ControlDir)
 	if st, err := os.Lstat(control); err != nil || !st.IsDir() {
@@ -115,6 +122,24 @@ func isServedControl(dir string) bool {
 	}
 	entries, err := os.ReadDir(control)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() != configName && e.Name() != newConfigName
+		_, ours := client.ServedAt(dir)
+		return e.Name() != newConfigName && (e.Name() != configName || !ours)
 	})
+}
+
+// ClaimServed reserves a directory for one daemon until release is called: two daemons with
+// different runtime directories would not find each other.
+func ClaimServed(dir string) (release func(), err error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("directory to serve: %w", err)
+	}
+	if err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		return func() { _ = d.Close() }, nil
+	}
+	_ = d.Close() // nothing was written
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s is served by another daemon of hmcfs; end it first: hmcfs umount %s", dir, dir)
+	}
+	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }
