@@ -1,4 +1,4 @@
-"""The client of one mount."""
+"""The client of one mount, or of a daemon without one."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class _Staged:
 
 
 class FileSystem:
-    """One mount: its files, and its keys. Its methods may be called from any thread.
+    """One mount, or a daemon without one: its files, and its keys. Its methods may be called from any thread.
 
     Calls about several keys have an outcome for each: keys that fail raise together, after the others
     are done, as the first one's error, whose ``failures`` has all of them by key.
