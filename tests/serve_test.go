@@ -187,6 +187,20 @@ fs.set("py", b"some bytes")
 assert fs.get("py") == b"some bytes" and fs.exists("py")
 fs.delete("py")
 assert not fs.exists("py")
+want = open(os.environ["HOME"] + "/a", "rb").read()
+assert fs.read("sim0/a") == want and fs.stat("host/b").st_size == len(want)
+with fs.open(fs.path + "/sim0/a") as f:
+    assert f.device == "sim0" and f.memory() == want
+fs.write("host/py", want[::-1])
+fs.copy("host/py", "sim0")
+assert fs.read("sim0/py") == want[::-1]
+try:
+    fs.open("sim0/none")
+    raise AssertionError("a file that does not exist was opened")
+except FileNotFoundError as e:
+    assert isinstance(e, hmcfs.NotFound) and e.filename == "sim0/none"
+fs.remove("sim0/py")
+fs.remove("host/py")
 '
 `)
 	want, err := os.ReadFile(filepath.Join(s.home, "a"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
+from typing import Any
 
 
 class HmcfsError(Exception):
@@ -154,6 +156,37 @@ _BY_CODE = _classes()
 def of(code: str, text: str, key: str | None = None) -> HmcfsError:
     """Return the error of a code of the daemon."""
     return _BY_CODE.get(code, HmcfsError)(text, key)
+
+
+# _OF_ERRNO has the classes of errors about files.
+_OF_ERRNO: dict[int, type[HmcfsError]] = {
+    errno.ENOENT: NotFound, errno.ENODATA: NotFound, errno.EEXIST: Exists, errno.EACCES: NotAuthorized,
+    errno.EPERM: NotAuthorized, errno.ENOSPC: NoMemory, errno.ENOMEM: NoMemory, errno.EDQUOT: NoMemory,
+    errno.EINVAL: Invalid, errno.ENAMETOOLONG: Invalid, errno.EBUSY: Busy, errno.EMFILE: Busy,
+    errno.EOPNOTSUPP: Unsupported, errno.ENOTCONN: Disconnected,
+}
+
+
+@functools.lru_cache(maxsize=None)
+def _about_files(number: int) -> Any:
+    """Return the class of errors of a number that are one of this package's and one of Python's."""
+    kind, system = _OF_ERRNO.get(number, HmcfsError), type(OSError(number, ""))
+    bases = (kind,) if issubclass(kind, system) else (kind, system)
+    return type(kind.__name__, bases, {"__module__": "hmcfs", "__doc__": kind.__doc__, "__reduce__": _reduced, "__str__": OSError.__str__})
+
+
+def _reduced(error: Any) -> Any:
+    return of_errno, (error.errno, error.filename, error.filename2, error.strerror)
+
+
+def of_errno(number: int, path: str, other: str | None = None, text: str = "") -> HmcfsError:
+    """Return the error of a call about a file, or two: also the OSError that the call on a mount would raise."""
+    text = text or os.strerror(number)
+    error = _about_files(number)(text)
+    error.errno, error.strerror, error.filename = number, text, path
+    if other is not None:
+        error.filename2 = other
+    return error  # type: ignore[no-any-return]
 
 
 def of_os(error: Exception, what: str) -> HmcfsError:

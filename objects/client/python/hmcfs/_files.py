@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import sys
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 from . import _cuda, _dlpack, _dtypes, _errors, _session
 from ._shared import Host
@@ -192,6 +192,8 @@ class File(Tensor):
     size: int
     state: str
     _is_npy: bool
+    # _read_part returns bytes of the file, by where they start and their number.
+    _read_part: Callable[[int, int], bytes]
 
     def __enter__(self) -> "File":
         return self
@@ -267,22 +269,20 @@ class File(Tensor):
         if self._memory is not None and self._memory.kind == "host":
             view: memoryview = self._memory.view()
             return view[start : start + size].tobytes()
-        with open(self.path, "rb", buffering=0) as f:
-            return os.pread(f.fileno(), size, start)
+        return self._read_part(start, size)
 
 
-def open_file(socket_path: str, path: str) -> File:
-    """Open the memory of a file."""
-    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+def open_file(socket_path: str, source: Any) -> File:
+    """Open the memory of a file, which is closed: a Path of a mount, or a Name of a daemon."""
+    path, size = source.path, source.size
     try:
-        size = os.fstat(fd).st_size
-        device = _attribute(fd, "device")
-        memory, dtype, shape = _memory_of(socket_path, path, fd, size, device)
-        state = "live" if size else _attribute(fd, "state")
+        device = source.attribute("device")
+        memory, dtype, shape = _memory_of(socket_path, source, device)
+        state = "live" if size else source.attribute("state")
     finally:
-        os.close(fd)
+        source.close()
     before = size - memory.size if size else 0
-    first = _first(memory, path, before) if size else b""
+    first = _first(memory, source.read, before) if size else b""
     kind, start = _kind_of(first, path, memory.size, dtype, shape)
     if before > 0 and start:
         start = 0  # a tensor of a file has a header that is not in the memory
@@ -290,29 +290,26 @@ def open_file(socket_path: str, path: str) -> File:
         raise _errors.Invalid(f"{path}: {kind.dtype} {kind.shape} is longer than the file")
     file = _make(memory, kind, start)
     file._set(path, device, memory, start, kind)
+    file._read_part = source.read
     file.size, file.state, file._is_npy = memory.size, state, first[:6] == _MAGIC
     return file
 
 
-def _attribute(fd: int, name: str) -> str:
-    try:
-        return os.getxattr(f"/proc/self/fd/{fd}", "user.hmc." + name).decode()
-    except OSError:
-        return ""
-
-
-def _memory_of(socket_path: str, path: str, fd: int, size: int, device: str) -> tuple[Any, str, str]:
+def _memory_of(socket_path: str, source: Any, device: str) -> tuple[Any, str, str]:
     """Return the memory of a file, and its dtype and shape if it has them."""
-    if size == 0:
+    path = source.path
+    if source.size == 0:
         return _Nothing(), "", ""
     cuda = device.startswith("cuda")
-    question = {"kind": "vmm-fd" if cuda else "memfd", "hold": True}
+    question = {"kind": "vmm-fd" if cuda else "memfd", "hold": True, **source.question}
     try:
-        reply, files, held = _session.ask_held(socket_path, "/v1/export", question, [fd])
+        reply, files, held = _session.ask_held(socket_path, "/v1/export", question, source.files)
     except _errors.Unsupported as e:
         raise _errors.Unsupported(f"{path}: memory of {device} can't be opened here; read the file, or copy it to host/: {e}") from e
     except _errors.Lost as e:
         raise _errors.Lost(f"{path}: its content is lost; remove the file and write it again: {e}") from e
+    except _errors.HmcfsError as e:
+        raise type(e)(f"{path}: its memory can't be opened: {e}") from e
     try:
         said, (piece,) = reply["memory"], reply["memory"]["pieces"]
         if cuda:
@@ -358,13 +355,12 @@ class _Nothing:
         return start
 
 
-def _first(memory: Any, path: str, before: int) -> bytes:
+def _first(memory: Any, read: Callable[[int, int], bytes], before: int) -> bytes:
     """Return the first bytes of a file, with the header of an array, of which before are not in the memory."""
     if memory.kind == "host" and before <= 0:
         view: memoryview = memory.view()
         return view[: _MAX_NPY + 12].tobytes()
-    with open(path, "rb", buffering=0) as f:
-        return os.pread(f.fileno(), _MAX_NPY + 12, 0)
+    return read(0, _MAX_NPY + 12)
 
 
 def _npy(first: bytes, path: str, named: str) -> tuple[_Kind, int]:

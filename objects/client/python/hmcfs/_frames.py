@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
-from typing import Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 PROTOCOL = "hmcfs-frames-2"
 MAX_BODY = 64 << 20
@@ -12,8 +13,12 @@ _CALL = struct.Struct("<BBHIIIqqQ")
 _LIST = struct.Struct("<qI")
 _BLOB = struct.Struct("<QQQ")
 _LINE = struct.Struct("<IB")
+_FILE = struct.Struct("<IIQQQQQHHI")
+_FILE_ANSWER = struct.Struct("<IIQQ")
+_STAT = struct.Struct("<QQQIIIIIIqqqIIII")
+_ENTRY = struct.Struct("<QQBB")
 
-CALL, CANCEL, HELLO, LINES, LAST, BEGUN, FAILURE, ENDED = range(1, 9)
+CALL, CANCEL, HELLO, LINES, LAST, BEGUN, FAILURE, ENDED, FILE, FILE_ANSWER = range(1, 11)
 
 VERBS = {
     name: number
@@ -25,6 +30,18 @@ VERBS = {
         1,
     )
 }
+FILE_VERBS = {
+    name: number
+    for number, name in enumerate(
+        (
+            "open", "close", "stat", "read", "write", "list", "mkdir", "remove", "rename", "copy", "link", "symlink",
+            "readlink", "change", "get-attribute", "set-attribute", "list-attributes", "remove-attribute", "usage", "sync",
+        ),
+        1,
+    )
+}
+# MAX_FILE_DATA is the most bytes of a file in one frame.
+MAX_FILE_DATA = 1 << 20
 RULES = {None: 0, "skip": 1, "replace": 2, "fail": 3}
 
 
@@ -85,6 +102,52 @@ def call(
         raise ValueError(f"the call has {size} bytes, the maximum is {MAX_BODY}")
     parts[0] = HEADER.pack(size, CALL, VERBS[verb], 0, number)
     return b"".join(parts)
+
+
+class FileAnswer(NamedTuple):
+    """The answer to a call on files."""
+
+    errno: int
+    handle: int
+    n: int
+    data: bytes
+
+
+def file_call(
+    verb: str, number: int, name: bytes = b"", other: bytes = b"", data: "bytes | memoryview" = b"", *,
+    flags: int = 0, mode: int = 0, handle: int = 0, offset: int = 0, size: int = 0, memory: "tuple[int, int]" = (0, 0),
+) -> bytes:
+    """Return the frame of a call on files; memory is a number and an offset in it."""
+    head = _FILE.pack(flags, mode, handle, offset, size, *memory, len(name), len(other), 0)
+    body = len(head) + len(name) + len(other) + len(data)
+    return b"".join((HEADER.pack(body, FILE, FILE_VERBS[verb], 0, number), head, name, other, data))
+
+
+def file_answer(body: bytes) -> FileAnswer:
+    """Decode the answer to a call on files."""
+    number, _, handle, n = _FILE_ANSWER.unpack_from(body)
+    return FileAnswer(number, handle, n, body[_FILE_ANSWER.size :])
+
+
+def stat(data: bytes) -> os.stat_result:
+    """Decode the description of a file."""
+    ino, size, blocks, mode, links, uid, gid, device, block, *times = _STAT.unpack(data)
+    seconds, parts = times[:3], times[3:6]
+    more: dict[str, Any] = {"st_rdev": device, "st_blksize": block, "st_blocks": blocks}
+    for name, s, ns in zip(("st_atime", "st_mtime", "st_ctime"), seconds, parts):
+        more[name], more[name + "_ns"] = s + ns / 1e9, s * 10**9 + ns
+    return os.stat_result((mode, ino, 0, links, uid, gid, size, *seconds), more)
+
+
+def entries(data: bytes) -> "Iterator[tuple[int, str]]":
+    """Decode entries of a directory: their cookies and names."""
+    at = 0
+    while at < len(data):
+        cookie, _, _, length = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size + length
+        if at > len(data):
+            raise ValueError("an entry ends too early")
+        yield cookie, os.fsdecode(data[at - length : at])
 
 
 def cancel(number: int) -> bytes:

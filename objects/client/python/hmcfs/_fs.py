@@ -1,9 +1,11 @@
-"""The client of one mount."""
+"""The client of one mount, or of a daemon without one."""
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import errno
+import functools
 import fcntl
 import json
 import math
@@ -16,7 +18,7 @@ import threading
 import weakref
 from typing import Any, Dict, Iterator, Mapping, Sequence
 
-from . import _bound, _errors, _frames
+from . import _bound, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
 from ._session import Answer, Session
@@ -158,7 +160,7 @@ class _Staged:
 
 
 class FileSystem:
-    """One mount: its files, and its keys. Its methods may be called from any thread.
+    """One mount, or a daemon without one: its files, and its keys. Its methods may be called from any thread.
 
     Calls about several keys have an outcome for each: keys that fail raise together, after the others
     are done, as the first one's error, whose ``failures`` has all of them by key.
@@ -205,25 +207,97 @@ class FileSystem:
 
     # Files
 
+    @functools.cached_property
+    def _has_mount(self) -> bool:
+        return self.path in _mounts()
+
+    def _name(self, path: str) -> str:
+        """Return the name of a file from the root of the tree; a path may begin with that of the mount, too."""
+        path = os.fsdecode(path)
+        if "\0" in path:
+            raise _errors.of_errno(errno.EINVAL, path)
+        folder, last = os.path.split(path)
+        for one in (path, os.path.join(os.path.realpath(folder), last)) if os.path.isabs(path) else (path,):
+            name = os.path.relpath(one, self.path) if os.path.isabs(one) else os.path.normpath(one or ".")
+            if name != ".." and not name.startswith("../"):
+                return name
+        raise _errors.Invalid(f"{path} is outside of {self.path}")
+
+    @property
+    def _tree(self) -> _mounted.Tree | _remote.Tree:
+        """The files: those of the mount, or of the session if there is none."""
+        return _mounted.Tree(self.path) if self._has_mount else _remote.Tree(*self._open(), self._registered)
+
     def open(self, path: str) -> File:
         """Map the memory of a file, without a copy. A path may be relative to the mount."""
-        return open_file(self.socket_path, os.path.join(self.path, path))
+        # On a mount, symbolic links may lead to it from outside.
+        name = os.path.join(self.path, path) if self._has_mount else self._name(path)
+        return open_file(self.socket_path, self._tree.memory(name))
+
+    def listdir(self, path: str = "") -> list[str]:
+        """Return the names in a directory, sorted."""
+        return self._tree.names(self._name(path))
+
+    def stat(self, path: str) -> os.stat_result:
+        """Describe a file or a directory, as os.stat() does."""
+        return self._tree.stat(self._name(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        return self._tree.read(self._name(path))
+
+    def write(self, path: str, data: Any) -> None:
+        """Make bytes, or those of an array, the content of a file, which is created if it does not exist."""
+        self._tree.write(self._name(path), flat(data, False, path, empty=True))
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or an empty directory."""
+        self._tree.remove(self._name(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, also on another device, and replace a file that has it."""
+        self._tree.rename(self._name(source), self._name(target))
+
+    def mkdir(self, path: str, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Create a directory; with parents also those above it."""
+        name, tree = self._name(path), self._tree
+        try:
+            tree.mkdir(name)
+        except _errors.NotFound:
+            if not parents or name == ".":
+                raise
+            self.mkdir(os.path.dirname(name), parents=True, exist_ok=True)
+            self.mkdir(name, exist_ok=exist_ok)
+        except _errors.Exists:
+            if not exist_ok or not stat.S_ISDIR(tree.stat(name).st_mode):
+                raise
+
+    def attribute(self, path: str, attribute: str) -> bytes:
+        """Return one extended attribute of a file, such as user.hmc.device."""
+        return self._tree.attribute(self._name(path), attribute)
+
+    def attributes(self, path: str) -> dict[str, bytes]:
+        """Return the extended attributes that were set, by name."""
+        tree, name = self._tree, self._name(path)
+        return {one: tree.attribute(name, one) for one in tree.attribute_names(name)}
+
+    def set_attribute(self, path: str, attribute: str, value: "str | bytes | None") -> None:
+        """Set an extended attribute of a file, or remove it: None is no value."""
+        self._tree.set_attribute(self._name(path), attribute, value.encode() if isinstance(value, str) else value)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file, also to a directory; between files of one mount the bytes do not pass through this process."""
-        source, target = os.path.join(self.path, source), os.path.join(self.path, target)
-        if os.path.isdir(target):
-            target = os.path.join(target, os.path.basename(source))
-        with open(source, "rb") as from_:
-            if os.path.exists(target) and os.path.samefile(source, target):
+        """Copy a file inside the daemon, also to a directory: the bytes do not pass through this process."""
+        tree, from_, to = self._tree, self._name(source), self._name(target)
+        try:
+            there = tree.stat(to)
+            if stat.S_ISDIR(there.st_mode):
+                to = os.path.join(to, os.path.basename(from_))
+                there = tree.stat(to)
+            if there.st_ino == tree.stat(from_).st_ino:
                 raise _errors.Invalid(f"{source} and {target} are the same file")
-            with open(target, "wb") as to:
-                left = os.fstat(from_.fileno()).st_size
-                while left > 0:
-                    n = os.copy_file_range(from_.fileno(), to.fileno(), left)
-                    if n == 0:
-                        raise _errors.HmcfsError(f"{source} became shorter while it was copied")
-                    left -= n
+        except _errors.NotFound:
+            pass  # it is created, or the copy says what is missing
+        tree.copy(from_, to)
 
     def bind(self, path: str, x: Any, *, copy: bool = False) -> _bound.Bound:
         """Make memory of this process the content of a new file, until the end of ``with``, or close().
@@ -231,6 +305,8 @@ class FileSystem:
         The memory is that of empty(), or of a CUDA device; with copy, other memory is copied once, and ``with``
         returns the copy. Work on a device must have ended, as after torch.cuda.synchronize().
         """
+        if not self._has_mount:
+            raise _errors.Unsupported(f"{path}: memory is bound to a file of a mount, and there is none; use mset, or write()")
         full = os.path.join(self.path, path)
         dtype, shape = type_and_shape(x)
         address_there = cuda_address(x, path)

@@ -1,4 +1,4 @@
-"""The files of a mount for fsspec: ``hmcfs://DEVICE/PATH``. Only fsspec imports this module."""
+"""The files of a mount, or of a daemon without one, for fsspec: ``hmcfs://DEVICE/PATH``. Only fsspec imports this module."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from fsspec.spec import AbstractFileSystem
 
 from . import _errors
-from ._fs import connect
+from ._fs import FileSystem, connect
 
 
 class HmcfsFileSystem(AbstractFileSystem):
-    """The files of one mount, which ``mount`` names; without it, that of hmcfs.connect()."""
+    """The files of one mount, or daemon, which ``mount`` names as for hmcfs.connect()."""
 
     protocol = "hmcfs"
     root_marker = ""
@@ -25,9 +25,14 @@ class HmcfsFileSystem(AbstractFileSystem):
 
     def __init__(self, mount: str | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.hmcfs = connect(mount)
-        if not os.path.exists(os.path.join(self.hmcfs.path, ".hmcfs")):
-            raise _errors.NotMounted(f"{mount} is no mount; files are read and written on one")
+        self._connected, self._pid = connect(mount), os.getpid()
+
+    @property
+    def hmcfs(self) -> FileSystem:
+        """The client, of this process also after a fork."""
+        if self._pid != os.getpid():
+            self._connected, self._pid = FileSystem(self._connected.path, self._connected.socket_path), os.getpid()
+        return self._connected
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -41,13 +46,10 @@ class HmcfsFileSystem(AbstractFileSystem):
             raise _errors.Invalid(f"{path} is outside of the mount")
         return "" if path == "." else path
 
-    def _local(self, path: str) -> str:
-        return os.path.join(self.hmcfs.path, self._strip_protocol(path))
-
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, **options: Any) -> Any:
         if not autocommit:
             raise _errors.Unsupported(f"{path}: there are no transactions; write the file under another name, and mv it")
-        return open(self._local(path), mode)
+        return self.hmcfs._tree.buffered(self._strip_protocol(path), mode)
 
     @staticmethod
     def _described(name: str, found: os.stat_result) -> dict[str, Any]:
@@ -59,13 +61,13 @@ class HmcfsFileSystem(AbstractFileSystem):
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
         """Describe a file or a directory."""
-        return self._described(self._strip_protocol(path), os.stat(self._local(path)))
+        return self._described(self._strip_protocol(path), self.hmcfs.stat(self._strip_protocol(path)))
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         """Return what is in a directory: names, or descriptions with detail."""
         name = self._strip_protocol(path)
         try:
-            inside = sorted(os.listdir(self._local(path)))
+            inside = self.hmcfs.listdir(name)
         except NotADirectoryError:
             return [self.info(path)] if detail else [name]
         names = [posixpath.join(name, one) for one in inside]
@@ -81,26 +83,19 @@ class HmcfsFileSystem(AbstractFileSystem):
 
     def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
         """Create a directory."""
-        if create_parents:
-            os.makedirs(self._local(path))
-        else:
-            os.mkdir(self._local(path))
+        self.hmcfs.mkdir(self._strip_protocol(path), parents=create_parents)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Create a directory and those above it."""
-        os.makedirs(self._local(path), exist_ok=exist_ok)
+        self.hmcfs.mkdir(self._strip_protocol(path), parents=True, exist_ok=exist_ok)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        os.rmdir(self._local(path))
+        self.hmcfs._tree.remove(self._strip_protocol(path) or ".", directory=True)
 
     def rm_file(self, path: str) -> None:
         """Remove a file, or an empty directory."""
-        local = self._local(path)
-        if os.path.isdir(local) and not os.path.islink(local):
-            os.rmdir(local)
-        else:
-            os.remove(local)
+        self.hmcfs.remove(self._strip_protocol(path))
 
     _rm = rm_file
 
@@ -113,11 +108,11 @@ class HmcfsFileSystem(AbstractFileSystem):
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
         """Move a file or directory, also to another device."""
-        from_, to = self._local(path1), self._local(path2)
-        if os.path.isdir(to):
-            to = os.path.join(to, os.path.basename(from_))
+        from_, to = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.isdir(to):
+            to = posixpath.join(to, posixpath.basename(from_))
         try:
-            os.rename(from_, to)
+            self.hmcfs.rename(from_, to)
         except OSError as e:
             if e.errno != errno.EXDEV:
                 raise

@@ -20,10 +20,10 @@ from ._frames import Blobs
 SLOT, SLOTS = 64 << 10, 32
 
 
-def flat(x: Any, writable: bool, what: str, copy: bool = False) -> memoryview:
+def flat(x: Any, writable: bool, what: str, copy: bool = False, empty: bool = False) -> memoryview:
     """Return the bytes of a contiguous array, tensor or buffer in host memory, which the caller keeps alive.
 
-    With copy, other arrays are copied.
+    With copy, other arrays are copied. With empty, there may be no bytes.
     """
     view = _view(x, what, copy)
     if not view.c_contiguous:
@@ -35,6 +35,8 @@ def flat(x: Any, writable: bool, what: str, copy: bool = False) -> memoryview:
     if writable and view.readonly:
         raise _errors.Invalid(f"{what}: the array is read-only, and bytes are to be written to it; give x.copy()")
     if view.nbytes == 0:
+        if empty:
+            return memoryview(b"")
         raise _errors.Invalid(f"{what}: it has no bytes")
     if view.format == "B" and view.ndim == 1:
         return view

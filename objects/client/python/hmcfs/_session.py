@@ -33,6 +33,7 @@ class Answer:
         self._session = session
         self.number = number
         self.lines: list[_frames.Line] = []
+        self.file: _frames.FileAnswer | None = None
         self.begun = False
         self.over = False
         self.fault: _errors.HmcfsError | None = None
@@ -53,7 +54,9 @@ class Answer:
             if body:
                 code, text, _ = _frames.failure(body)
                 self.fault = _errors.of(code, text)
-        self.over = kind in (_frames.LAST, _frames.FAILURE)
+        elif kind == _frames.FILE_ANSWER:
+            self.file = _frames.file_answer(body)
+        self.over = kind in (_frames.LAST, _frames.FAILURE, _frames.FILE_ANSWER)
         for call in list(self.listeners):
             call()
 
@@ -111,6 +114,8 @@ class Session:
         self._answers: dict[int, Answer] = {}
         # _cancelled are calls whose ends are still to be sent.
         self._cancelled: collections.deque[Answer] = collections.deque()
+        # _left are handles of files that are still to be closed.
+        self._left: collections.deque[int] = collections.deque()
         self._number = 0
         self._received = bytearray()
         self._ended: _errors.HmcfsError | None = None
@@ -164,18 +169,35 @@ class Session:
         for key in encoded:
             if len(key) > 255:
                 raise _errors.Invalid("a key has at most 255 bytes", os.fsdecode(key))
+        return self._start(lambda number: _frames.call(verb, number, encoded, lists, **options))
+
+    def file(self, verb: str, name: bytes = b"", other: bytes = b"", data: "bytes | memoryview" = b"", **fields: Any) -> _frames.FileAnswer:
+        """Make a call on files, and wait for its answer."""
+        answer = self._start(lambda number: _frames.file_call(verb, number, name, other, data, **fields))
+        try:
+            answer.wait()
+        except BaseException:
+            self.stop(answer)
+            if verb == "open" and answer.file is not None and not answer.file.errno:
+                self.close_later(answer.file.handle)
+            raise
+        if answer.file is None:
+            raise _errors.HmcfsError("the answer of the daemon is incomplete")
+        return answer.file
+
+    def _start(self, encode: Callable[[int], bytes]) -> Answer:
         with self._writing:
             self._check()
+            self._cancel()
             self._number += 1
             answer = Answer(self, self._number)
             try:
-                frame = _frames.call(verb, answer.number, encoded, lists, **options)
+                frame = encode(answer.number)
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
-            self._cancel()
             self._send(frame)
         return answer
 
@@ -207,12 +229,19 @@ class Session:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
         self._cancelled.append(answer)
 
+    def close_later(self, handle: int) -> None:
+        """Close a handle of a file, soon: it may be called at any time."""
+        self._left.append(handle)
+
     def _cancel(self) -> None:
-        """Send the ends of calls; the caller may send."""
+        """Send the ends of calls, and of files; the caller may send."""
         while self._cancelled:
             answer = self._cancelled.popleft()
             if not answer.over:
                 self._send(_frames.cancel(answer.number))
+        while self._left:
+            self._number += 1
+            self._send(_frames.file_call("close", self._number, handle=self._left.popleft()))
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -381,7 +410,7 @@ def _read_once(session: Session) -> bool:
     if session._ended is not None:
         return False
     try:
-        if session._cancelled:
+        if session._cancelled or session._left:
             with session._writing:
                 session._cancel()
         if session._awaited > 0:

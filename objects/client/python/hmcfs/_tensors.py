@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import json
@@ -31,8 +32,7 @@ def load_file(path: str, device: "str | None" = None, *, framework: "str | None"
         framework = "torch" if importlib.util.find_spec("torch") else "numpy"
     if framework not in ("torch", "numpy"):
         raise _errors.Invalid(f"framework is 'torch' or 'numpy', not {framework!r}")
-    fs = connect(path)
-    with _on(fs, os.path.realpath(path), device) as file:
+    with connect(path) as fs, _on(fs, os.path.realpath(path), device) as file:
         if file._is_npy:
             parts: Iterator[tuple[str, Tensor]] = iter([(os.path.splitext(os.path.basename(path))[0], file)])
         else:
@@ -45,13 +45,12 @@ def _on(fs: Any, path: str, device: "str | None") -> File:
     if device is None:
         return fs.open(path)  # type: ignore[no-any-return]
     device = "host" if str(device) == "cpu" else re.sub(r":(\d+)$", r"\1", str(device))
-    if os.getxattr(path, "user.hmc.device").decode() == device:
+    if fs.attribute(path, "user.hmc.device").decode() == device:
         return fs.open(path)  # type: ignore[no-any-return]
-    folder = os.path.join(fs.path, device)
-    if not re.fullmatch(r"[a-z]+\d*", device) or not os.path.isdir(folder):
-        there = ", ".join(sorted(set(os.listdir(fs.path)) - {".hmcfs", "keys", "publish", "nodes"}))
-        raise _errors.Invalid(f"{device!r} is no device of the mount; it has {there}")
-    copy = os.path.join(folder, f".{os.path.basename(path)[:200]}.{os.getpid()}.{next(_NUMBER)}")
+    there = sorted(set(fs.listdir()) - {".hmcfs", "keys", "publish", "nodes"})
+    if device not in there:
+        raise _errors.Invalid(f"{device!r} is no device of the mount; it has {', '.join(there)}")
+    copy = os.path.join(device, f".{os.path.basename(path)[:200]}.{os.getpid()}.{next(_NUMBER)}")
     try:
         fs.copy(path, copy)
         file: File = fs.open(copy)
@@ -59,8 +58,8 @@ def _on(fs: Any, path: str, device: "str | None") -> File:
             file._header  # can be read as long as it has a name
         return file
     finally:
-        if os.path.lexists(copy):
-            os.unlink(copy)  # what is open stays
+        with contextlib.suppress(_errors.NotFound):
+            fs.remove(copy)  # what is open stays
 
 
 def save_file(tensors: Any, path: str, metadata: "Mapping[str, str] | None" = None, *, copy: bool = False) -> None:
