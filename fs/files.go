@@ -86,6 +86,8 @@ type Guest struct {
 	cluster.User
 
 	id uint32
+	// frozen is true for a mount that permits no changes (-o ro).
+	frozen bool
 	// fs answers requests through raw, as it answers the kernel's.
 	fs  *filesystem
 	raw fuse.RawFileSystem
@@ -97,6 +99,9 @@ type Guest struct {
 func (t *Files) Begin(who objects.Caller) *Guest {
 	who = who.WithGroups()
 	g := &Guest{User: cluster.User{Caller: who}, id: t.fs.guests.add(who), fs: t.fs, raw: t.fs}
+	for _, option := range t.fs.opts.MountOptions {
+		g.frozen = option == "ro" || g.frozen && option != "rw"
+	}
 	if _, none := t.fs.kernel.(noKernel); !none {
 		g.notify = t.fs.served
 	}
@@ -270,6 +275,10 @@ func (w *walk) to(parts []string, follow bool) error {
 		case next.ino == 0 && len(parts) > 0:
 			return syscall.ENOENT
 		case next.is(syscall.S_IFLNK) && (len(parts) > 0 || follow):
+			if len(parts) == 0 && w.isSetUp(&next) {
+				w.guest.forget(&next)
+				return syscall.EACCES
+			}
 			more, err := w.link(&next)
 			if err != nil {
 				return err
@@ -282,6 +291,16 @@ func (w *walk) to(parts []string, follow bool) error {
 		}
 	}
 	return nil
+}
+
+// isSetUp reports whether another user, and not the owner of the directory, has put a file or link
+// into a directory in which everybody may create names. Most kernels follow no such link, and open
+// no such file with O_CREAT (fs.protected_symlinks, fs.protected_regular): it may be there so that the
+// user writes to what somebody else has chosen.
+func (w *walk) isSetUp(at *spot) bool {
+	const both = syscall.S_ISVTX | syscall.S_IWOTH
+	dir := &w.dir().attr
+	return dir.Mode&both == both && at.attr.Uid != w.guest.UID && at.attr.Uid != dir.Uid
 }
 
 // begin starts at the root.

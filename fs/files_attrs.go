@@ -17,14 +17,20 @@ import (
 
 // statOf converts attributes.
 func statOf(a *fuse.Attr) syscall.Stat_t {
-	return syscall.Stat_t{
-		Ino: a.Ino, Size: int64(a.Size), Blocks: int64(a.Blocks), Blksize: int64(a.Blksize),
-		Mode: a.Mode, Nlink: uint64(a.Nlink), Uid: a.Uid, Gid: a.Gid, Rdev: uint64(a.Rdev),
+	st := syscall.Stat_t{
+		Ino: a.Ino, Size: int64(a.Size), Blocks: int64(a.Blocks),
+		Mode: a.Mode, Uid: a.Uid, Gid: a.Gid, Rdev: uint64(a.Rdev),
 		Atim: syscall.Timespec{Sec: int64(a.Atime), Nsec: int64(a.Atimensec)},
 		Mtim: syscall.Timespec{Sec: int64(a.Mtime), Nsec: int64(a.Mtimensec)},
 		Ctim: syscall.Timespec{Sec: int64(a.Ctime), Nsec: int64(a.Ctimensec)},
 	}
+	assign(&st.Blksize, a.Blksize)
+	assign(&st.Nlink, a.Nlink)
+	return st
 }
+
+// assign sets a field whose type differs between architectures.
+func assign[T ~int32 | ~int64 | ~uint32 | ~uint64](to *T, v uint32) { *to = T(v) }
 
 // Stat describes a file.
 func (g *Guest) Stat(ctx context.Context, name string, follow bool) (st syscall.Stat_t, err error) {
@@ -69,6 +75,8 @@ func (g *Guest) Change(ctx context.Context, name string, follow bool, c objects.
 // change changes the attributes of an inode, which by, unless it is nil, has open.
 func (g *Guest) change(cancel <-chan struct{}, at *spot, c objects.Change, by *Opened) error {
 	switch {
+	case g.frozen:
+		return syscall.EROFS
 	case c.Size != nil && at.isDir():
 		return syscall.EISDIR
 	case c.Size != nil && !at.is(syscall.S_IFREG):
@@ -162,6 +170,9 @@ func (g *Guest) attribute(
 		at, err := w.target()
 		if err != nil {
 			return err
+		}
+		if g.frozen && access == cluster.XattrWrite {
+			return syscall.EROFS
 		}
 		if status := checkXattr(attribute); status != fuse.OK {
 			return errOf(status)

@@ -99,7 +99,10 @@ func (o *Opened) writeOf(off uint64, n int) fuse.WriteIn {
 
 // bounceSize is the size, in bytes, of the memory through which bytes pass that no device can copy
 // itself: those of views, of streams, and of other nodes.
-const bounceSize = 1 << 20
+const bounceSize = BounceSize
+
+// BounceSize is the most memory, in bytes, that a read, write or copy of a guest allocates.
+const BounceSize = 1 << 20
 
 // direct returns the file if its bytes can be copied between it and registered memory.
 func (o *Opened) direct() *objects.File {
@@ -203,10 +206,9 @@ func (g *Guest) Copy(ctx context.Context, from, to string, umask uint32) (n uint
 	if dst.at.ino == src.at.ino {
 		return 0, syscall.EINVAL
 	}
-	if dst.at.attr.Size > 0 {
-		if err = dst.Truncate(ctx, 0); err != nil {
-			return 0, err
-		}
+	// Also an empty file: it may have grown since, and its set-id bits go with what it had.
+	if err = dst.Truncate(ctx, 0); err != nil {
+		return 0, err
 	}
 	defer g.touched(dst.at.ino, 0)
 	return dst.copyAll(ctx, src)

@@ -15,10 +15,13 @@ const permNames = objects.PermWrite | objects.PermExec
 
 // vacant returns an error unless a name can be created.
 //
-// Errors: EEXIST; EACCES.
+// Errors: EEXIST; EROFS; EACCES.
 func (w *walk) vacant() error {
 	if w.last == "" || w.found.ino != 0 {
 		return syscall.EEXIST
+	}
+	if w.guest.frozen {
+		return syscall.EROFS
 	}
 	return w.guest.denied(w.guest.Need(w.dir().as(), permNames))
 }
@@ -159,6 +162,9 @@ func (g *Guest) Remove(ctx context.Context, name string, kind RemoveKind) error 
 // mayRemove checks whether the user may remove the name, which is that of victim.
 func (w *walk) mayRemove(victim *spot) error {
 	g := w.guest
+	if g.frozen {
+		return syscall.EROFS
+	}
 	if err := g.denied(g.Need(w.dir().as(), permNames)); err != nil {
 		return err
 	}

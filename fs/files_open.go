@@ -42,6 +42,8 @@ func (g *Guest) Open(ctx context.Context, name string, flags, perm uint32) (o *O
 		case fault != nil:
 		case exclusive:
 			fault = syscall.EEXIST
+		case flags&syscall.O_CREAT != 0 && w.last != "" && at.is(syscall.S_IFREG) && w.isSetUp(at):
+			fault = syscall.EACCES
 		default:
 			o, fault = w.open(at, flags)
 		}
@@ -128,6 +130,8 @@ func (g *Guest) mayOpen(at *spot, flags uint32) error {
 		return syscall.ENOTDIR
 	case !at.isDir() && !at.is(syscall.S_IFREG):
 		return syscall.ENXIO
+	case writes && g.frozen:
+		return syscall.EROFS
 	}
 	want := accessOf(flags)
 	if writes {

@@ -30,12 +30,16 @@ type guests struct {
 // add returns the number of a new guest.
 func (g *guests) add(who objects.Caller) uint32 {
 	g.seen.Store(true)
-	id := guestBit | g.last.Add(1)
 	who = who.WithGroups()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.known == nil {
 		g.known = map[uint32]objects.Caller{}
+	}
+	// The numbers come again after 2^31 guests; some may still be there.
+	id := guestBit | g.last.Add(1)
+	for _, used := g.known[id]; used; _, used = g.known[id] {
+		id = guestBit | g.last.Add(1)
 	}
 	g.known[id] = who
 	return id
@@ -54,5 +58,8 @@ func (g *guests) callerOf(c *fuse.Caller) objects.Caller {
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.known[c.Pid]
+	if who, ok := g.known[c.Pid]; ok {
+		return who
+	}
+	return objects.Caller{UID: c.Uid, GID: c.Gid}.WithGroups()
 }

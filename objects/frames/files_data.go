@@ -26,14 +26,19 @@ func AppendStat(b []byte, st *syscall.Stat_t) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
+// assign sets a field whose type differs between architectures.
+func assign[T ~int32 | ~int64 | ~uint32 | ~uint64](to *T, v uint32) { *to = T(v) }
+
 // ParseStat decodes a description of a file.
 //
 // Errors: ErrFrame.
 func ParseStat(b []byte) (st syscall.Stat_t, err error) {
 	c := cursor{rest: b}
 	st.Ino, st.Size, st.Blocks = c.u64(), int64(c.u64()), int64(c.u64())
-	st.Mode, st.Nlink, st.Uid, st.Gid = c.u32(), uint64(c.u32()), c.u32(), c.u32()
-	st.Rdev, st.Blksize = uint64(c.u32()), int64(c.u32())
+	st.Mode = c.u32()
+	assign(&st.Nlink, c.u32())
+	st.Uid, st.Gid, st.Rdev = c.u32(), c.u32(), uint64(c.u32())
+	assign(&st.Blksize, c.u32())
 	times := [...]*syscall.Timespec{&st.Atim, &st.Mtim, &st.Ctim}
 	for _, t := range times {
 		t.Sec = int64(c.u64())

@@ -287,6 +287,6 @@ func typeOf(mode uint32) string {
 func infoOf(name string, st *syscall.Stat_t) adminapi.FileInfo {
 	return adminapi.FileInfo{
 		Name: path.Base(name), Type: typeOf(st.Mode), Ino: st.Ino, Mode: strconv.FormatUint(uint64(st.Mode&0o7777), 8),
-		Size: st.Size, UID: st.Uid, GID: st.Gid, Links: st.Nlink, MTime: time.Unix(st.Mtim.Unix()),
+		Size: st.Size, UID: st.Uid, GID: st.Gid, Links: uint64(st.Nlink), MTime: time.Unix(st.Mtim.Unix()), //nolint:unconvert // its type differs between architectures
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
@@ -79,6 +80,8 @@ func (c *fileCall) receive(n int) (fault syscall.Errno, err error) {
 	switch {
 	case c.verb == frames.FileRead && c.q.Memory == 0:
 		fault = f.reserveFile(c, int(min(c.q.Size, frames.MaxFileData)))
+	case c.verb == frames.FileRead, c.verb == frames.FileCopy, c.verb == frames.FileWrite && c.q.Memory != 0:
+		fault = f.reserveFile(c, fs.BounceSize)
 	case c.verb == frames.FileList:
 		fault = f.reserveFile(c, frames.MaxFileData)
 	}

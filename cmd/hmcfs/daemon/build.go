@@ -66,7 +66,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 			return err
 		}
 	}
-	release, err := clearMountPoint(p.MountPoint)
+	release, err := clearMountPoint(p.MountPoint, d.opts.NoMount, d.opts.UID)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	d.release = release
 	back.push(release)
-	return place.CheckServed(p.MountPoint, d.opts.UID)
+	return nil
 }
 
 // endingLimit bounds the wait for a daemon that is shutting down.

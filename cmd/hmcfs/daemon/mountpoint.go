@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 // CheckMountPoint returns an error unless a mount could begin at the path; it changes
@@ -41,15 +43,12 @@ func occupied(path string) (bool, error) {
 //
 // release ends the claim on the directory, by which a file there that names a socket is one that a
 // dead daemon without a mount left.
-func clearMountPoint(path string) (release func(), err error) {
+func clearMountPoint(path string, noMount bool, uid int) (release func(), err error) {
 	for {
 		ours, err := occupied(path)
 		switch {
 		case err == nil && !ours:
-			if release, err = place.ClaimServed(path); err == nil {
-				place.CleanServed(path)
-			}
-			return release, err
+			return claim(path, noMount, uid)
 		case err != nil:
 			return nil, err
 		case !place.IsDead(path):
@@ -59,4 +58,20 @@ func clearMountPoint(path string) (release func(), err error) {
 			return nil, fmt.Errorf("remove the mount that a dead daemon left: %w", err)
 		}
 	}
+}
+
+// claim reserves a directory in which nothing is mounted, and removes what a dead daemon without a
+// mount left there. For a mount, one that no such daemon has used needs no claim.
+func claim(path string, noMount bool, uid int) (release func(), err error) {
+	if _, none := os.Lstat(filepath.Join(path, client.ControlDir)); none != nil && !noMount {
+		return func() {}, nil
+	}
+	// Others must not be able to exchange what is about to be removed.
+	if err = place.CheckServed(path, uid); err != nil {
+		return nil, err
+	}
+	if release, err = place.ClaimServed(path); err == nil {
+		place.CleanServed(path)
+	}
+	return release, err
 }

@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// TestFilesOfReadOnlyMount tries all changes by a session of a mount that permits none: there the
+// kernel refuses them, and here the daemon does.
+func TestFilesOfReadOnlyMount(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{Extra: []string{"-o", "ro"}})
+	s, err := client.OpenSession(t.Context(), socketOf(m))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	f := s.Files()
+	for name, change := range map[string]func() error{
+		"create": func() error { return f.WriteFile("host/new", []byte("x"), 0o600) },
+		"mkdir":  func() error { return f.Mkdir("host/d", 0o700) },
+		"link":   func() error { return f.Symlink("x", "host/l") },
+		"remove": func() error { return f.Remove("host") },
+		"rename": func() error { return f.Rename("host", "sim0/x") },
+		"chmod":  func() error { return f.Chmod("host", 0o700) },
+		"xattr":  func() error { return f.SetAttribute("host", "user.a", []byte("b")) },
+		"none":   func() error { return f.RemoveAttribute("host", "user.a") },
+	} {
+		if err := change(); !errors.Is(err, unix.EROFS) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := f.ReadDir("host"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFilesOfOthersInSharedFolder puts a link and a file of another user into a folder in which
+// everybody may create names. A session follows no such link, and takes no such file for its own.
+func TestFilesOfOthersInSharedFolder(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "root")
+	m := mnt.Mount(t, mnt.Options{})
+	must(t, os.Mkdir(m.Path("host", "shared"), 0o700))
+	must(t, os.Chmod(m.Path("host", "shared"), 0o777|fs.ModeSticky))
+	must(t, os.WriteFile(m.Path("host", "mine"), kit.Bytes(2, 0, 5000), 0o600))
+	must(t, os.Symlink("../mine", m.Path("host", "shared", "link")))
+	must(t, os.WriteFile(m.Path("host", "shared", "file"), nil, 0o600))
+	for _, name := range []string{"link", "file"} {
+		must(t, os.Lchown(m.Path("host", "shared", name), 65534, 65534))
+	}
+	s, err := client.OpenSession(t.Context(), socketOf(m))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	f := s.Files()
+	for _, name := range []string{"link", "file"} {
+		if err := f.WriteFile("host/shared/"+name, []byte("secret"), 0o600); !errors.Is(err, unix.EACCES) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := f.ReadFile("host/mine"); err != nil || kit.DiffAt(got, 2, 0) >= 0 {
+		t.Errorf("what the link leads to: %d bytes, %v", len(got), err)
+	}
+}
