@@ -42,6 +42,7 @@ type bindings struct {
 	// work counts the background work.
 	work    *sync.WaitGroup
 	tiers   tiers
+	maps    transport.Mappings // of memory that holders have registered
 	table   *table
 	attrs   *attributes
 	access  *access

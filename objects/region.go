@@ -53,7 +53,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 	if err != nil {
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
-	o.body.MapFiles()
+	o.body.MapFiles(&s.bindings.maps)
 	reg := h.newRegion(o.tier, o.body.Length())
 	reg.body = o.body
 	if err = h.add(reg); err != nil {

@@ -35,6 +35,7 @@ func TestOnlySealedFilesAreMapped(t *testing.T) {
 		}
 	}
 	sealed := transporttest.SealedFile(t, content)
+	var maps transport.Mappings
 	for name, c := range map[string]struct {
 		file *os.File
 		n    devices.Size
@@ -49,7 +50,7 @@ func TestOnlySealedFilesAreMapped(t *testing.T) {
 		"an absurd size":     {sealed, 1 << 60, false},
 		"the largest number": {sealed, 1<<64 - 1, false},
 	} {
-		m, err := transport.MapFile(c.file, c.n)
+		m, err := maps.Map(c.file, c.n)
 		if ok := err == nil; ok != c.ok || !ok && !errors.Is(err, devices.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -64,7 +65,7 @@ func TestOnlySealedFilesAreMapped(t *testing.T) {
 // TestMappedSpanIsInside refuses spans that reach behind the mapping.
 func TestMappedSpanIsInside(t *testing.T) {
 	f := transporttest.SealedFile(t, kit.Bytes(2, 0, 8192))
-	m, err := transport.MapFile(f, 4096)
+	m, err := new(transport.Mappings).Map(f, 4096)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,4 +77,56 @@ func TestMappedSpanIsInside(t *testing.T) {
 			t.Errorf("%d bytes from %d: %v", at[1], at[0], err)
 		}
 	}
+}
+
+// TestMappingsAreBounded maps sparse memory, which costs its owner nothing, until there is no room,
+// and again after a release.
+func TestMappingsAreBounded(t *testing.T) {
+	f, err := share(t, 1<<42)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var maps transport.Mappings
+	var all []*transport.Mapping
+	defer func() {
+		for _, m := range all {
+			if failed := m.Release(); failed != nil {
+				t.Error(failed)
+			}
+		}
+	}()
+	for range 4 {
+		m, failed := maps.Map(f, 1<<42)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		all = append(all, m)
+	}
+	if _, err = maps.Map(f, 4096); !errors.Is(err, devices.ErrUnsupported) {
+		t.Errorf("beyond the bound: %v", err)
+	}
+	if err = all[0].Release(); err != nil {
+		t.Fatal(err)
+	}
+	all = all[1:]
+	m, err := maps.Map(f, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, m)
+}
+
+// share makes sparse memory of n bytes that cannot shrink.
+func share(t *testing.T, n int64) (*os.File, error) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("hmcfs-test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "memfd")
+	t.Cleanup(func() { _ = f.Close() })
+	if err = f.Truncate(n); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
+	}
+	return f, err
 }

@@ -56,7 +56,7 @@ func (r *receiver) next(place func(id uint64) []byte) (frames.Header, part, erro
 // partFor returns the memory for a frame.
 func partFor(h frames.Header, place func(id uint64) []byte) part {
 	p, size := part{kind: h.Kind}, int(h.Size)
-	if h.Kind == frames.KindFileAnswer && size > frames.FileAnswerFixed {
+	if place != nil && h.Kind == frames.KindFileAnswer && size > frames.FileAnswerFixed {
 		if to := place(h.ID); size-frames.FileAnswerFixed <= len(to) {
 			p.data = to[:size-frames.FileAnswerFixed]
 			size = frames.FileAnswerFixed

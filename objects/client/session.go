@@ -240,6 +240,8 @@ func (s *Session) writeLocked(pieces ...[]byte) {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		_ = s.conn.CloseWrite()
-		_ = s.conn.CloseRead()
+		if !s.isClosed() { // Close reads until the daemon has ended the session
+			_ = s.conn.CloseRead()
+		}
 	}
 }

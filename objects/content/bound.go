@@ -76,8 +76,8 @@ func (b *Bound) AddFile(f *os.File, at, n uint64) {
 }
 
 // MapFiles maps the files that can't shrink. Those that can are read and written through
-// their descriptors.
-func (b *Bound) MapFiles() {
+// their descriptors, and so are those for which maps has no room.
+func (b *Bound) MapFiles(maps *transport.Mappings) {
 	for _, f := range b.files {
 		var end uint64
 		for i := range b.parts {
@@ -85,7 +85,7 @@ func (b *Bound) MapFiles() {
 				end = max(end, p.at+p.n)
 			}
 		}
-		m, err := transport.MapFile(f, devices.Size(end))
+		m, err := maps.Map(f, devices.Size(end))
 		if err != nil {
 			continue // its descriptor remains
 		}

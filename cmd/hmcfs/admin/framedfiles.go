@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
@@ -82,6 +83,8 @@ func (c *fileCall) receive(n int) (fault syscall.Errno, err error) {
 		fault = f.reserveFile(c, int(min(c.q.Size, frames.MaxFileData)))
 	case c.verb == frames.FileRead, c.verb == frames.FileCopy, c.verb == frames.FileWrite && c.q.Memory != 0:
 		fault = f.reserveFile(c, fs.BounceSize)
+	case c.verb == frames.FileGetAttribute, c.verb == frames.FileListAttributes:
+		fault = f.reserveFile(c, metadata.MaxXattr)
 	case c.verb == frames.FileList:
 		fault = f.reserveFile(c, frames.MaxFileData)
 	}

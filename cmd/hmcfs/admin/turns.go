@@ -51,8 +51,11 @@ func (t *turns) watch() {
 
 func (t *turns) run() {
 	for idle := 0; ; {
-		time.Sleep(turnLimit)
-		if t.look() {
+		begun := time.Now()
+		calls := t.look()
+		// With thousands of sessions a look takes longer; it must not occupy a processor.
+		time.Sleep(max(turnLimit, 20*time.Since(begun)))
+		if calls {
 			idle = 0
 		} else {
 			idle++

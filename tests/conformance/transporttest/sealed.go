@@ -13,9 +13,12 @@ import (
 // Sealed returns the end for memory of another process that cannot shrink, of the device of that
 // name. Each stretch is mapped twice, as memory that two sessions have registered, and its spans
 // are of both mappings in turn.
-func Sealed(device devices.Name) End { return sealedEnd{device} }
+func Sealed(device devices.Name) End { return sealedEnd{device, &transport.Mappings{}} }
 
-type sealedEnd struct{ device devices.Name }
+type sealedEnd struct {
+	device devices.Name
+	maps   *transport.Mappings
+}
 
 type sealedStretch struct {
 	sealedEnd
@@ -47,7 +50,7 @@ func (e sealedEnd) Make(t testing.TB, content []byte) Stretch {
 	t.Helper()
 	s := sealedStretch{sealedEnd: e, file: SealedFile(t, append(append([]byte(nil), content...), 0)), turns: new(int)}
 	for i := range s.maps {
-		m, err := transport.MapFile(s.file, devices.Size(len(content)+1))
+		m, err := e.maps.Map(s.file, devices.Size(len(content)+1))
 		if err != nil {
 			t.Fatal(err)
 		}
