@@ -52,8 +52,8 @@ class Bound:
             return  # the child of a fork leaves it to its parent
         self.closed = True
         try:
-            now = os.lstat(self.path)
-            if (now.st_dev, now.st_ino) == (self._file.st_dev, self._file.st_ino):
+            # A restart of the daemon keeps the numbers of files, and may change that of the mount.
+            if os.lstat(self.path).st_ino == self._file.st_ino:
                 os.unlink(self.path)
         except FileNotFoundError:
             pass  # it was removed, or moved
