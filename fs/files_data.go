@@ -97,11 +97,9 @@ func (o *Opened) writeOf(off uint64, n int) fuse.WriteIn {
 	return in
 }
 
-// bounceSize is the size, in bytes, of the memory through which bytes pass that no device can copy
-// itself: those of views, of streams, and of other nodes.
-const bounceSize = BounceSize
-
-// BounceSize is the most memory, in bytes, that a read, write or copy of a guest allocates.
+// BounceSize is the size, in bytes, of the memory through which bytes pass that no device can copy
+// itself: those of views, of streams, and of other nodes. A read, write or copy of a guest allocates
+// no more than this.
 const BounceSize = 1 << 20
 
 // direct returns the file if its bytes can be copied between it and registered memory.
@@ -122,7 +120,7 @@ func (o *Opened) ReadTo(ctx context.Context, off uint64, to objects.Blob) (uint6
 		n, err := file.ReadBlob(ctx, off, to)
 		return n, errOf(o.guest.fs.errs.dataStatus(err))
 	}
-	buf := make([]byte, min(to.Len, bounceSize))
+	buf := make([]byte, min(to.Len, BounceSize))
 	for done := uint64(0); done < to.Len; {
 		n, err := o.ReadAt(ctx, buf[:min(uint64(len(buf)), to.Len-done)], off+done)
 		if err == nil && n > 0 {
@@ -169,7 +167,7 @@ func (o *Opened) WriteFrom(ctx context.Context, off uint64, from objects.Blob) (
 }
 
 func (o *Opened) writeBounced(ctx context.Context, off uint64, from objects.Blob) (uint64, error) {
-	buf := make([]byte, min(from.Len, bounceSize))
+	buf := make([]byte, min(from.Len, BounceSize))
 	for done := uint64(0); done < from.Len; {
 		part := buf[:min(uint64(len(buf)), from.Len-done)]
 		err := o.guest.denied(from.Get(ctx, done, part))
@@ -239,7 +237,7 @@ func (o *Opened) copyAll(ctx context.Context, src *Opened) (n uint64, err error)
 
 // copyRest reads and writes.
 func (o *Opened) copyRest(ctx context.Context, src *Opened, n uint64) (uint64, error) {
-	buf := make([]byte, bounceSize)
+	buf := make([]byte, BounceSize)
 	for {
 		if ctx.Err() != nil {
 			return n, syscall.EINTR
