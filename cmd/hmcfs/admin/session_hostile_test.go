@@ -154,11 +154,7 @@ func TestWhoReadsNothing(t *testing.T) {
 		t.Errorf("a call beside them: %d", code)
 	}
 	fatal(t, h.held.Close())
-	kit.Eventually(t, sessionPatience, func() bool {
-		behind.mu.Lock()
-		defer behind.mu.Unlock()
-		return behind.closes == 1
-	})
+	kit.Eventually(t, sessionPatience, func() bool { return behind.ended() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), sessionPatience)
 	defer cancel()
 	fatal(t, r.server.EndShares(ctx))

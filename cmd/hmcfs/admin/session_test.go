@@ -387,8 +387,8 @@ func TestCloseEndsAll(t *testing.T) {
 	if _, err = batch.Wait(t.Context()); !errors.Is(err, hetero.ErrClosed) {
 		t.Errorf("one in the background: %v", err)
 	}
-	if r.last().closes != 1 {
-		t.Errorf("the client behind it was closed %d times", r.last().closes)
+	if n := r.last().ended(); n != 1 {
+		t.Errorf("the client behind it was closed %d times", n)
 	}
 	if _, err = s.Exist(t.Context(), []string{"a"}); !errors.Is(err, hetero.ErrClosed) {
 		t.Errorf("a call behind the end: %v", err)
@@ -411,7 +411,7 @@ func TestServerEndsSessions(t *testing.T) {
 	watch, err := client.New(r.socket).Watch(t.Context())
 	fatal(t, err)
 	fatal(t, r.server.EndShares(t.Context()))
-	if r.last().closes != 1 {
+	if r.last().ended() != 1 {
 		t.Error("the client behind the session lives")
 	}
 	if err = <-got; !errors.Is(err, hetero.ErrDisconnected) {
