@@ -121,11 +121,12 @@ func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log))
 func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), logName(log)) }
 
 // admit waits until a commit of n bytes can be made, and counts it; done ends it. Without a
-// next log, commits may use up the rest of the current one.
+// next log, commits may use up the rest of the current one. A commit that is written soon relies
+// on a recent look at the next log.
 //
 // Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError);
 // metadata.ErrClosed after drain; the context's.
-func (s *space) admit(ctx context.Context, n int64) error {
+func (s *space) admit(ctx context.Context, n int64, soon bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.underWay > 0 && s.underWay+n > maxUnderWay {
@@ -135,7 +136,7 @@ func (s *space) admit(ctx context.Context, n int64) error {
 		return metadata.ErrClosed
 	}
 	var err error
-	if !s.recentlyLocked(n) {
+	if !soon || !s.recentlyLocked(n) {
 		err = s.awaitNextLocked(ctx)
 	}
 	if err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > usable) {

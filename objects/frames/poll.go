@@ -21,8 +21,8 @@ const (
 	// longestPause bounds the reads without polling after polls that found nothing.
 	longestPause = 6
 	// dozeFor is the time for which a reader sleeps in a thread of its own, before it leaves the
-	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, three
-	// times as fast as a goroutine that the runtime has to find.
+	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, and
+	// goes on without the runtime's search for work.
 	dozeFor = 2 * time.Millisecond
 )
 
