@@ -107,13 +107,17 @@ func (kv *KV) flush(version uint64) error {
 	return err
 }
 
-// fail ends all commits: a layer could not be written, and so will not be those above it.
+// fail ends all commits, since a layer could not be written. What Badger does not have is no longer
+// visible, as it will not be after the next start.
 func (kv *KV) fail(l *layer, err error) {
+	now := kv.newBase()
 	kv.mu.Lock()
 	kv.failed = err
 	left := l.bytes + kv.active.bytes
-	kv.active.bytes = 0
+	before := kv.base
+	kv.frozen, kv.active, kv.base = nil, newLayer(), now
 	kv.mu.Unlock()
+	before.release()
 	kv.space.done(left)
 }
 
