@@ -246,7 +246,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
-	if err := errors.Join(read(&r), q.split(adminapi.File{})); err != nil {
+	if err := errors.Join(read(&r), q.split(adminapi.File{}), s.mayChange()); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
