@@ -114,35 +114,40 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 		s.upgrade(w, r, solve)
 		return
 	}
-	c := connOf(r)
-	ctx, work, err := s.shares.begin(r.Context(), nil)
+	s.during(w, r, nil, func(ctx context.Context) {
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
+		sol, err := solve(ctx, &question{peer: connOf(r).peer}, func(into any) error {
+			data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
+			if rerr != nil {
+				return fmt.Errorf("%w: %w", errInvalid, rerr)
+			}
+			return adminapi.Unmarshal(data, into)
+		})
+		adminapi.CloseAll(sol.files)
+		s.answer(w, sol.plain(), err)
+	})
+}
+
+// during executes a request, which the end of the server interrupts. carried is the connection if it
+// passes descriptors, else nil.
+func (s *Server) during(w http.ResponseWriter, r *http.Request, carried *conn, do func(ctx context.Context)) {
+	ctx, work, err := s.shares.begin(r.Context(), carried)
 	if err != nil {
 		s.answer(w, nil, err)
 		return
 	}
 	defer s.shares.end(work)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
-	sol, err := solve(ctx, &question{peer: c.peer}, func(into any) error {
-		data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
-		if rerr != nil {
-			return fmt.Errorf("%w: %w", errInvalid, rerr)
-		}
-		return adminapi.Unmarshal(data, into)
-	})
-	adminapi.CloseAll(sol.files)
-	s.answer(w, sol.plain(), err)
+	do(ctx)
 }
 
 // upgrade switches the connection to frames with descriptors.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
-	ctx, work, err := s.shares.begin(r.Context(), c)
-	if err != nil {
-		s.answer(w, nil, err)
-		return
-	}
-	defer s.shares.end(work)
+	s.during(w, r, c, func(ctx context.Context) { s.upgraded(ctx, c, w, r, solve) })
+}
+
+func (s *Server) upgraded(ctx context.Context, c *conn, w http.ResponseWriter, r *http.Request, solve solver) {
 	if r.ContentLength != 0 {
 		s.answer(w, nil, fmt.Errorf("%w: a request to upgrade has no body", errInvalid))
 		return
