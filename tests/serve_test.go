@@ -124,13 +124,19 @@ func (s *served) as(u mnt.User, args ...string) (string, error) {
 // bare runs a script as alice in a user namespace without /dev/fuse.
 func (s *served) bare(script string) {
 	s.t.Helper()
+	s.bareAs(alice, script)
+}
+
+// bareAs is bare with another number for alice in the namespace.
+func (s *served) bareAs(id int, script string) {
+	s.t.Helper()
 	cmd := mnt.Itself(bareName, filepath.Join(s.home, "stage"), "sh", "-eux", "-c", "fails() { if \"$@\"; then exit 99; fi; }\n"+script)
 	cmd.Dir, cmd.Env = "/", s.env()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
-		Credential:  &syscall.Credential{Uid: alice, Gid: alice, NoSetGroups: true},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: alice, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: alice, Size: 1}},
+		Credential:  &syscall.Credential{Uid: uint32(id), Gid: uint32(id), NoSetGroups: true},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
 	}
 	// The daemon in the background keeps its own log, not this pipe.
@@ -227,6 +233,33 @@ hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
 hmcfs cat hmc:host/b | cmp - $HOME/a
 hmcfs umount $D
 fails hmcfs status $D
+`)
+	// There /run/hmcfs is not that root's.
+	s.bareAs(0, `
+fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why
+grep -e 'runtime directory: .*--runtime-dir' $HOME/why
+hmcfs serve --state-dir $HOME/state/0 --runtime-dir $HOME/run/0 --device host,size=64MiB $D
+chmod 777 $D
+for verb in "ls hmc:host" "status $D" "umount $D"; do
+	fails hmcfs $verb 2>$HOME/why
+	grep 'chmod go-w' $HOME/why
+done
+mkdir $HOME/open
+chmod 777 $HOME/open
+fails hmcfs serve --state-dir $HOME/state/1 --runtime-dir $HOME/run/1 --device host,size=64MiB $HOME/open 2>$HOME/why
+grep 'chmod go-w' $HOME/why
+$PYTHON -c '
+import hmcfs
+try:
+    raise AssertionError(hmcfs.connect().path)
+except hmcfs.NotMounted as e:
+    assert "chmod go-w" in str(e), e
+'
+chmod 755 $D
+hmcfs cp $HOME/a hmc:host/a
+hmcfs cat hmc:host/a | cmp - $HOME/a
+hmcfs umount $D
+test ! -e $D/.hmcfs
 `)
 }
 
