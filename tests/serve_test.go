@@ -352,3 +352,61 @@ func TestServeBesideAMount(t *testing.T) {
 	}
 	run("umount", s.dir)
 }
+
+// TestServeCluster has two daemons without mounts show each other's devices to sessions.
+func TestServeCluster(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "root")
+	s := newServed(t, mnt.User{})
+	secret := filepath.Join(s.home, "secret")
+	must(t, os.WriteFile(secret, []byte(strings.Repeat("cluster ", 4)), 0o600))
+	dir := func(node string) string { return filepath.Join(s.home, "node-"+node) }
+	at := func(node string) string { return "unix:" + filepath.Join(s.home, node+".sock") }
+	files := map[string]*client.Files{}
+	for node, peer := range map[string]string{"a": "b", "b": "a"} {
+		out, err := s.run("serve", "--node", node, "--peer", peer+"="+at(peer), "--listen", at(node), "--squash", "none",
+			"--secret-file", secret, "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB", dir(node))
+		if err != nil {
+			t.Fatalf("node %s: %v\n%s", node, err, out)
+		}
+		t.Cleanup(func() {
+			if out, err := s.run("umount", dir(node)); err != nil && !strings.Contains(out, "is not mounted") {
+				t.Errorf("umount: %v\n%s", err, out)
+			}
+		})
+		served, _ := client.ServedAt(dir(node))
+		session, err := client.OpenSession(t.Context(), served.Socket)
+		must(t, err)
+		t.Cleanup(func() { _ = session.Close() }) // the daemon may have ended it
+		files[node] = session.Files()
+	}
+	a, b := files["a"], files["b"]
+	const size = 700_001
+	same := func(f *client.Files, name string, seed uint64) {
+		t.Helper()
+		if got, err := f.ReadFile(name); err != nil || len(got) != size || kit.DiffAt(got, seed, 0) >= 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	must(t, b.WriteFile("sim0/x", kit.Bytes(6, 0, size), 0o600))
+	same(a, "nodes/b/sim0/x", 6)
+	must(t, a.WriteFile("nodes/b/host/y", kit.Bytes(7, 0, size), 0o600))
+	same(b, "host/y", 7)
+	if _, err := a.Copy(t.Context(), "nodes/b/host/y", "sim0/z"); err != nil {
+		t.Error(err)
+	}
+	same(a, "sim0/z", 7)
+	same(b, "nodes/a/sim0/z", 7)
+	must(t, b.SetAttribute("host/y", "user.hmc.key", []byte("k")))
+	same(a, "keys/k", 7)
+	said := &client.Error{}
+	if _, err := a.Memory(t.Context(), "nodes/b/host/y", ""); !errors.As(err, &said) || said.Code != adminapi.CodeUnsupported {
+		t.Errorf("the memory of a file of another node: %v", err)
+	}
+	if out, err := s.run("umount", dir("b")); err != nil {
+		t.Errorf("umount: %v\n%s", err, out)
+	}
+	if _, err := a.ReadFile("nodes/b/sim0/x"); !errors.Is(err, unix.EHOSTUNREACH) {
+		t.Errorf("a node that has ended: %v", err)
+	}
+}

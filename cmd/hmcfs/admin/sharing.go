@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -330,7 +332,30 @@ func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (
 	if s.opts.Files != nil && q.carried && q.file == nil {
 		guest := s.opts.Files.Begin(callerOf(q.peer))
 		defer guest.End()
-		return guest.Ino(ctx, named.Path)
+		ino, err := guest.Ino(ctx, named.Path)
+		return ino, namedFault(named.Path, err)
 	}
 	return s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
+}
+
+// namedFault returns the error of a request that names a file, whose errno is that of package fs.
+func namedFault(name string, err error) error {
+	number, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err
+	}
+	kind, text := errInvalid, number.Error()
+	switch number {
+	case syscall.ENOENT, syscall.ENOTDIR:
+		kind = ErrNotFound
+	case syscall.EACCES, syscall.EPERM:
+		kind = errForbidden
+	case syscall.EHOSTUNREACH, syscall.ESTALE:
+		kind = hetero.ErrDisconnected
+	case syscall.EOPNOTSUPP:
+		kind, text = hetero.ErrUnsupported, "only a regular file of this node has memory to share; copy it to a device of this node"
+	case syscall.EIO:
+		kind = hetero.ErrIO
+	}
+	return fmt.Errorf("%s: %w: %s", name, kind, text)
 }
