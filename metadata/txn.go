@@ -117,9 +117,25 @@ func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 // update runs a transaction, and then drops what it wrote from the cache, even if it
 // failed: an error may occur after the commit.
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
+	return s.updateBy(ctx, s.kv.Update, fn)
+}
+
+// updater is a method of KV or Deferrer.
+type updater func(context.Context, func(KVTxn) error) error
+
+// soon returns how changes are made that need not survive the death of the process.
+func (s *Store) soon() updater {
+	if d, ok := s.kv.(Deferrer); ok {
+		return d.UpdateSoon
+	}
+	return s.kv.Update
+}
+
+// updateBy is update by a method of the KV.
+func (s *Store) updateBy(ctx context.Context, run updater, fn func(*txn) error) error {
 	w := watchedTxn{cache: s.cache, written: make([][]byte, 0, 4)}
 	var used []usageChange
-	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
+	err := run(ctx, func(kv KVTxn) (err error) {
 		w.KVTxn, w.fresh = kv, w.fresh[:0]
 		t := s.startTxn(&w)
 		t.watch = &w

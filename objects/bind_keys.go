@@ -107,7 +107,7 @@ func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, erro
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Binding: record, Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: true, Binding: record, Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
