@@ -49,7 +49,7 @@ func TestFilesOfReadOnlyMount(t *testing.T) {
 func keysOfReadOnlyMount(t *testing.T, m *mnt.M, s *client.Session) {
 	t.Helper()
 	ctx, key, memory := t.Context(), []string{"k"}, registerMemory(t, s, 4096)
-	list := memory.list(0, 4096)
+	list := memory.list(4096)
 	for name, change := range map[string]func() error{
 		"publish":           func() error { _, err := s.DevPublish(ctx, key, list); return err },
 		"mset":              func() error { _, err := s.DevMSet(ctx, key, list); return err },
@@ -74,7 +74,8 @@ func keysOfReadOnlyMount(t *testing.T, m *mnt.M, s *client.Session) {
 	if _, err = m.Client().Bind(ctx, dir, share.Memory{Family: "host"}); !errors.As(err, &said) || said.Code != "read_only" {
 		t.Errorf("bind: %v", err)
 	}
-	if found, err := s.Exist(ctx, key); err != nil || found[0] {
+	found, err := s.Exist(ctx, key)
+	if err != nil || found[0] {
 		t.Errorf("exist: %v, %v", found, err)
 	}
 	if _, err = s.DevMGet(ctx, key, list, hetero.GetOptions{}); !errors.Is(err, hetero.ErrNotFound) {

@@ -370,8 +370,8 @@ func TestServeCluster(t *testing.T) {
 			t.Fatalf("node %s: %v\n%s", node, err, out)
 		}
 		t.Cleanup(func() {
-			if out, err := s.run("umount", dir(node)); err != nil && !strings.Contains(out, "is not mounted") {
-				t.Errorf("umount: %v\n%s", err, out)
+			if said, failure := s.run("umount", dir(node)); failure != nil && !strings.Contains(said, "is not mounted") {
+				t.Errorf("umount: %v\n%s", failure, said)
 			}
 		})
 		served, _ := client.ServedAt(dir(node))

@@ -164,8 +164,8 @@ type beside struct {
 // open starts Redis once, and makes a client.
 func (c *beside) open(ctx context.Context, prefix string, n int, size devices.Size) (r *remote, err error) {
 	if c.redis == nil {
-		started, err := startRedis(ctx, c.lobby.lab.dir)
-		if err != nil {
+		var started *redis
+		if started, err = startRedis(ctx, c.lobby.lab.dir); err != nil {
 			return nil, err
 		}
 		c.redis = started

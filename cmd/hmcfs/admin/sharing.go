@@ -356,6 +356,7 @@ func namedFault(name string, err error) error {
 		kind, text = hetero.ErrUnsupported, "only a regular file of this node has memory to share; copy it to a device of this node"
 	case syscall.EIO:
 		kind = hetero.ErrIO
+	default:
 	}
 	return fmt.Errorf("%s: %w: %s", name, kind, text)
 }
