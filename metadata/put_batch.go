@@ -92,7 +92,7 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 	var left []Ino
 	err := p.s.Room(ctx)
 	if err == nil {
-		err = p.s.updateBy(ctx, p.updater(todo), func(t *txn) (err error) {
+		err = p.s.updateBy(ctx, p.updater(todo), p.dir, func(t *txn) (err error) {
 			left, err = p.run(t, todo)
 			return err
 		})
@@ -151,7 +151,7 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 		}
 	}
 	if some {
-		t.putInode(&dir)
+		t.renew(&dir)
 	}
 	return left, nil
 }

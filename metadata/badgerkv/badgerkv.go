@@ -272,7 +272,7 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 
 // Update runs fn, repeating it until its transaction has no conflict; see metadata.KV.
 func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
-	version, err := kv.run(ctx, fn)
+	version, err := kv.run(ctx, fn, false)
 	if err != nil || version == 0 {
 		return err
 	}
@@ -281,7 +281,7 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 
 // UpdateSoon is Update without a wait for Badger; see metadata.Deferrer.
 func (kv *KV) UpdateSoon(ctx context.Context, fn func(metadata.KVTxn) error) error {
-	version, err := kv.run(ctx, fn)
+	version, err := kv.run(ctx, fn, true)
 	if err != nil || version == 0 {
 		return err
 	}

@@ -24,17 +24,17 @@ const (
 var errConflict = errors.New("badgerkv: conflict")
 
 // run runs transactions until one has no conflict, and returns the version of its commit; 0 if
-// it has changed nothing.
-func (kv *KV) run(ctx context.Context, fn func(metadata.KVTxn) error) (version uint64, err error) {
+// it has changed nothing. soon is set if the commit will be written later.
+func (kv *KV) run(ctx context.Context, fn func(metadata.KVTxn) error, soon bool) (version uint64, err error) {
 	for {
-		version, err = kv.try(ctx, fn)
+		version, err = kv.try(ctx, fn, soon)
 		if !errors.Is(err, errConflict) {
 			return version, err
 		}
 	}
 }
 
-func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) (version uint64, err error) {
+func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error, soon bool) (version uint64, err error) {
 	if err = kv.begin(ctx); err != nil {
 		return 0, err
 	}
@@ -46,7 +46,7 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) (version u
 	if err = ctx.Err(); err != nil || len(t.writes) == 0 {
 		return 0, err
 	}
-	if err = kv.space.admit(ctx, t.bytes); err != nil {
+	if err = kv.space.admit(ctx, t.bytes, soon); err != nil {
 		return 0, err
 	}
 	if version, err = kv.order(t); err != nil {
@@ -107,13 +107,17 @@ func (kv *KV) flush(version uint64) error {
 	return err
 }
 
-// fail ends all commits: a layer could not be written, and so will not be those above it.
+// fail ends all commits, since a layer could not be written. What Badger does not have is no longer
+// visible, as it will not be after the next start.
 func (kv *KV) fail(l *layer, err error) {
+	now := kv.newBase()
 	kv.mu.Lock()
 	kv.failed = err
 	left := l.bytes + kv.active.bytes
-	kv.active.bytes = 0
+	before := kv.base
+	kv.frozen, kv.active, kv.base = nil, newLayer(), now
 	kv.mu.Unlock()
+	before.release()
 	kv.space.done(left)
 }
 
