@@ -20,6 +20,9 @@ TOOLS    := bin/tools/golangci-lint bin/tools/checklocks bin/tools/govulncheck
 # One binary: no cgo but where the race detector needs it.
 export CGO_ENABLED := 0
 
+# For all commands alike: what one has compiled the others need not compile again.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
 HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:redis-server,ucx,ucx-headers,pytest,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
@@ -44,7 +47,7 @@ deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh
 
 build: ## Build bin/hmcfs
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
 
 # Building in place would leave folders behind, and one that is left tests what it had.
 wheel: ## Build the Python package into bin/wheel, without a network
