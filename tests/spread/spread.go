@@ -74,8 +74,9 @@ func shared(prepare []func(dir string) error, run func() int) (code int, err err
 
 // Tests runs each of the package's tests in its own process and returns the exit code. It
 // returns false, and runs nothing, if the arguments request something that needs a single
-// process. It must be called first in TestMain.
-func Tests() (code int, done bool) {
+// process. It must be called first in TestMain. The tests named first, which should be those that
+// take longest, start before the others, so that the last ones to end are short.
+func Tests(first ...string) (code int, done bool) {
 	hearSignals()
 	flag.Parse()
 	if !spreadable(os.Args[1:]) {
@@ -90,6 +91,7 @@ func Tests() (code int, done bool) {
 		fmt.Fprintf(os.Stderr, "list the tests: %v\n", err)
 		return 2, true
 	}
+	names = ordered(names, first)
 	run := func() int { return r.run(names, 2*flagOf[int]("test.parallel")) }
 	if Prepared() != "" {
 		return run(), true
@@ -99,6 +101,12 @@ func Tests() (code int, done bool) {
 		return 2, true
 	}
 	return code, true
+}
+
+// ordered returns the names with those of first in front.
+func ordered(names, first []string) []string {
+	later := func(name string) bool { return !slices.Contains(first, name) }
+	return append(slices.DeleteFunc(slices.Clone(names), later), slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !later(name) })...)
 }
 
 // hearSignals ensures that a terminal's signals end the programs that the tests start, even if
