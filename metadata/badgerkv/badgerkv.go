@@ -45,7 +45,7 @@ type KV struct {
 	// active is the layer of new commits, frozen the one that is being written; nil for none.
 	// +checklocks:mu
 	active, frozen *layer
-	// base is what Badger has, without active and frozen.
+	// base has the commits that are in neither active nor frozen: those of Badger.
 	// +checklocks:mu
 	base *base
 	// timer will write the active layer; nil for none.
