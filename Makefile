@@ -20,14 +20,19 @@ TOOLS    := bin/tools/golangci-lint bin/tools/checklocks bin/tools/govulncheck
 # One binary: no cgo but where the race detector needs it.
 export CGO_ENABLED := 0
 
+# For all commands alike: what one has compiled the others need not compile again.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
 HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:redis-server,ucx,ucx-headers,pytest,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 PKGS          ?= ./...
 TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
-# Without DWARF the test binaries link in half the time.
-TESTFLAGS     := -vet=off -ldflags='-s -w'
+# Without DWARF the test binaries, and what the tests build, link in half the time.
+TESTENV       := GOFLAGS='$(GOFLAGS) "-ldflags=-s -w"'
+# Tests wait for more than half of their time: two packages at a time leave processors idle.
+TESTFLAGS     := -vet=off -p $(shell expr $$(nproc) \* 3 / 2)
 FUZZTIME      ?= 10s
 COUNT         ?= 50
 BASE          ?=
@@ -44,7 +49,7 @@ deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh
 
 build: ## Build bin/hmcfs
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
 
 # Building in place would leave folders behind, and one that is left tests what it had.
 wheel: ## Build the Python package into bin/wheel, without a network
@@ -57,12 +62,12 @@ demo: deps build ## Mount, copy tensors across devices, show it, unmount
 
 # The targets below leave go vet to make lint.
 test: deps build ## Run every test
-	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 14m $(PKGS)
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 14m $(PKGS)
 
 # The tests that have more to do then, by what they ask, and those that run the
 # lists of tests/conformance/commtest.
 check: deps build ## Run what make test leaves out: all sizes, many rounds
-	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 25m
+	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 25m
 
 # Each process that the detector watches sleeps for a second at its end, unless
 # told otherwise, and the tests run hundreds of hmcfs commands.
@@ -73,7 +78,7 @@ RACELESS = /tests/(bench|demo|examples|gpu|lint|scale|standin|stress|tally)(/|$$
 RACEPKGS ?= $$($(GO) list $(PKGS) | grep -vE '$(RACELESS)')
 
 race: deps ## Run the tests with the race detector and the invariant checks
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -race -tags invariants -short -timeout 25m $(RACEPKGS)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -race -tags invariants -short -timeout 25m $(RACEPKGS)
 
 stress: deps ## Run the tests that differ from BASE (main) COUNT (50) times under load
 	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(GO) run ./tests/stress $(STRESSFLAGS) -count $(COUNT) $(BASE)

@@ -90,7 +90,7 @@ func TestListingOfManyEntries(t *testing.T) {
 	}
 	kit.Check(t)
 	const makers = 4
-	entries := kit.Rounds(0, 20_000, 100_000)
+	entries := kit.Rounds(0, 10_000, 100_000)
 	m := mnt.Mount(t, mnt.Options{Devices: []string{"host", "sim:0,size=64MiB"}})
 	dir := m.Path("sim0", "d")
 	must(t, os.Mkdir(dir, 0o755))

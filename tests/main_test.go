@@ -8,5 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	mnt.Main(m, map[string]func(){keyworld.RankName: keyworld.Rank, silentName: serveSilent, askerName: ask, bareName: bare})
+	first := []string{"TestScripts", "TestPythonPackage", "TestRandomOps", "TestViews", "TestTools", "TestPerfAmongStrangers"}
+	mnt.Main(m, first, map[string]func(){keyworld.RankName: keyworld.Rank, silentName: serveSilent, askerName: ask, bareName: bare})
 }

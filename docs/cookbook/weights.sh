@@ -33,7 +33,8 @@ for i in 1 2 3; do
 done
 until [ "$(cat "$dir"/engine? | grep -c mapped)" = 3 ]; do sleep 0.05; done
 kill -9 "$(hmcfs status --json "$mnt" | sed -n 's/^  "pid": \([0-9]*\),$/\1/p')"
-mount_it && touch "$dir/go"
+mount_it
+touch "$dir/go"
 for pid in $engines; do wait "$pid"; done
 engines=
 cat "$dir"/engine?

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
 // crashDir marks a test binary as the process to be killed.
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(worksDir); dir != "" {
 		os.Exit(works(context.Background(), dir))
 	}
-	os.Exit(m.Run())
+	spread.Main(m)
 }
 
 // pairs is the number of keys that one transaction of the victim writes, always with the

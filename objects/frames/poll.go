@@ -147,10 +147,11 @@ func (p *Poller) doze(fd int) bool {
 	return err == nil && n > 0 && p.read(fd)
 }
 
-// read makes one attempt.
+// read makes one attempt. With syscall.Read, and not that of another package, the race detector
+// knows that what the peer did before it wrote comes before what is done with the answer.
 func (p *Poller) read(fd int) bool {
 	for {
-		n, err := unix.Read(fd, p.into)
+		n, err := syscall.Read(fd, p.into)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

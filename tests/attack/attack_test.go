@@ -16,7 +16,7 @@ import (
 const programName = "hmcfs-attack"
 
 func TestMain(m *testing.M) {
-	mnt.Main(m, map[string]func(){programName: main})
+	mnt.Main(m, nil, map[string]func(){programName: main})
 }
 
 // TestShort attacks for a few seconds. The durations of operations are reported, but not

@@ -17,7 +17,7 @@ import (
 const programName = "hmcfs-chaos"
 
 func TestMain(m *testing.M) {
-	mnt.Main(m, map[string]func(){programName: main})
+	mnt.Main(m, nil, map[string]func(){programName: main})
 }
 
 // TestShort attacks a static cluster and one with etcd, in parallel, for a short time. The

@@ -6,4 +6,6 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-func TestMain(m *testing.M) { mnt.Main(m) }
+func TestMain(m *testing.M) {
+	mnt.Main(m, []string{"TestPeerGone", "TestKeyWhileEtcdIsAway", "TestEtcdAway", "TestStorm", "TestCommands"})
+}

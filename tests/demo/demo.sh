@@ -55,7 +55,7 @@ run() {
 # build makes the demo's own programs; Go wants a HOME.
 build() {
 	(cd "$root" && HOME=${HOME:-$scratch} CGO_ENABLED=0 GOFLAGS=-mod=readonly \
-		go build -o "$scratch/" ./tests/demo/gen ./tests/demo/counted)
+		go build -trimpath -o "$scratch/" ./tests/demo/gen ./tests/demo/counted)
 }
 
 # count reads into the named array how many bytes each path has moved.

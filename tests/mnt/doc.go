@@ -3,7 +3,7 @@
 //
 // A test package that uses it calls Main from its TestMain:
 //
-//	func TestMain(m *testing.M) { mnt.Main(m) }
+//	func TestMain(m *testing.M) { mnt.Main(m, nil) }
 //
 // The test binary then doubles as the program: run under the name hmcfs it calls cli.Run, with
 // faults around its devices if a test asks for them (see Faults). So the daemon of a test run

@@ -37,8 +37,9 @@ const (
 
 // Main selects by the name that the process was started under: it runs the tests of a package,
 // each in a process of its own, or the program, or one of the tests' own programs, which more
-// holds by name. It does not return.
-func Main(m *testing.M, more ...map[string]func()) {
+// holds by name. The tests named first, which should be those that take longest, start before the
+// others. It does not return.
+func Main(m *testing.M, first []string, more ...map[string]func()) {
 	// As in cmd/hmcfs, the first thread only handles signals.
 	runtime.LockOSThread()
 	programs := map[string]func(){programName: program, helperName: program, guardName: guard}
@@ -46,7 +47,7 @@ func Main(m *testing.M, more ...map[string]func()) {
 		maps.Copy(programs, p)
 	}
 	if programs[filepath.Base(os.Args[0])] == nil {
-		if code, done := spread.Tests(); done {
+		if code, done := spread.Tests(first...); done {
 			os.Exit(code)
 		}
 		if err := isolate(); err != nil {

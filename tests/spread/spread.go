@@ -21,8 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preparedEnv is the environment variable with the directory that Main's prepare functions
-// filled.
+// preparedEnv is the environment variable with the directory of all processes.
 const preparedEnv = "HMCFS_TEST_PREPARED"
 
 // Main runs the tests of a package and does not return. Each prepare function is called once
@@ -42,7 +41,8 @@ func Main(m *testing.M, prepare ...func(dir string) error) {
 	os.Exit(code)
 }
 
-// Prepared returns the directory that Main's prepare functions filled.
+// Prepared returns the directory that Main's prepare functions filled, and to which tests may add
+// what other tests need too. It is empty if the tests run in one process, without such functions.
 func Prepared() string { return os.Getenv(preparedEnv) }
 
 // within calls run after everything was prepared, by this process or by the one that started
@@ -51,6 +51,11 @@ func within(prepare []func(dir string) error, run func() int) (code int, err err
 	if len(prepare) == 0 || Prepared() != "" {
 		return run(), nil
 	}
+	return shared(prepare, run)
+}
+
+// shared calls run with a directory for all processes.
+func shared(prepare []func(dir string) error, run func() int) (code int, err error) {
 	dir, err := os.MkdirTemp("", "hmcfs-prepared-")
 	if err != nil {
 		return 0, err
@@ -69,8 +74,9 @@ func within(prepare []func(dir string) error, run func() int) (code int, err err
 
 // Tests runs each of the package's tests in its own process and returns the exit code. It
 // returns false, and runs nothing, if the arguments request something that needs a single
-// process. It must be called first in TestMain.
-func Tests() (code int, done bool) {
+// process. It must be called first in TestMain. The tests named first, which should be those that
+// take longest, start before the others, so that the last ones to end are short.
+func Tests(first ...string) (code int, done bool) {
 	hearSignals()
 	flag.Parse()
 	if !spreadable(os.Args[1:]) {
@@ -85,7 +91,22 @@ func Tests() (code int, done bool) {
 		fmt.Fprintf(os.Stderr, "list the tests: %v\n", err)
 		return 2, true
 	}
-	return r.run(names, 2*flagOf[int]("test.parallel")), true
+	names = ordered(names, first)
+	run := func() int { return r.run(names, 2*flagOf[int]("test.parallel")) }
+	if Prepared() != "" {
+		return run(), true
+	}
+	if code, err = shared(nil, run); err != nil {
+		fmt.Fprintf(os.Stderr, "the directory of all tests: %v\n", err)
+		return 2, true
+	}
+	return code, true
+}
+
+// ordered returns the names with those of first in front.
+func ordered(names, first []string) []string {
+	later := func(name string) bool { return !slices.Contains(first, name) }
+	return append(slices.DeleteFunc(slices.Clone(names), later), slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !later(name) })...)
 }
 
 // hearSignals ensures that a terminal's signals end the programs that the tests start, even if

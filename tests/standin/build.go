@@ -1,15 +1,18 @@
 package standin
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
 // Library compiles <source>.c of this package's folder into a shared library with the given
@@ -43,11 +46,20 @@ func Program(t testing.TB, source string) (path string) {
 // with the vendor's own header.
 func Source(t testing.TB, source string) (path string) {
 	t.Helper()
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("where this package lies is not known")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(here), source+".c")
+	// With -trimpath the compiler does not tell; a test starts in the folder of its package.
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "tests", "standin", source+".c")
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("the test does not run in a checkout")
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // built caches the libraries that this process has compiled, by cc's arguments: cc takes
@@ -59,23 +71,41 @@ var built sync.Map
 
 // compiled returns the output file of cc for the arguments.
 func compiled(args []string) ([]byte, error) {
-	once, _ := built.LoadOrStore(strings.Join(args, "\x00"), sync.OnceValues(func() (_ []byte, err error) {
-		dir, err := os.MkdirTemp("", "standin-")
-		if err != nil {
-			return nil, err
+	key := strings.Join(args, "\x00")
+	once, _ := built.LoadOrStore(key, sync.OnceValues(func() ([]byte, error) {
+		dir := spread.Prepared()
+		if dir == "" {
+			return compile(args, "", "")
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		out := filepath.Join(dir, "out")
-		if err := cc(args, out); err != nil {
-			return nil, err
+		kept := filepath.Join(dir, fmt.Sprintf("standin-%x", sha256.Sum256([]byte(key))))
+		library, err := os.ReadFile(kept)
+		if errors.Is(err, fs.ErrNotExist) {
+			return compile(args, dir, kept)
 		}
-		return os.ReadFile(out)
+		return library, err
 	}))
 	get, ok := once.(func() ([]byte, error))
 	if !ok {
 		return nil, fmt.Errorf("%T among what is compiled", once)
 	}
 	return get()
+}
+
+// compile runs cc in a folder below dir, and keeps its output for other processes if kept is a
+// path.
+func compile(args []string, dir, kept string) (library []byte, err error) {
+	if dir, err = os.MkdirTemp(dir, "standin-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	out := filepath.Join(dir, "out")
+	if err = cc(args, out); err == nil {
+		library, err = os.ReadFile(out)
+	}
+	if err == nil && kept != "" {
+		err = os.Rename(out, kept)
+	}
+	return library, err
 }
 
 // cc runs the compiler.

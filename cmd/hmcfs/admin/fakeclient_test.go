@@ -85,6 +85,13 @@ func (k *fakeKeyed) last() *fakeClient {
 	return k.clients[len(k.clients)-1]
 }
 
+// caller is the user of the most recently created client.
+func (k *fakeKeyed) caller() objects.Caller {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.callers[len(k.callers)-1]
+}
+
 // fakeQueue returns the events of a channel.
 type fakeQueue struct{ events chan objects.Event }
 
@@ -164,6 +171,10 @@ func (c *fakeClient) run(ctx context.Context, verb string, q adminapi.Call) (het
 	if err := c.note(verb, q); err != nil {
 		return nil, err
 	}
+	return c.results(ctx, q)
+}
+
+func (c *fakeClient) results(ctx context.Context, q adminapi.Call) (hetero.Results, error) {
 	r := make(hetero.Results, len(q.Keys))
 	for i, key := range q.Keys {
 		r[i] = hetero.Result{Key: key, Skipped: key == keySkipped}
@@ -196,7 +207,8 @@ func (c *fakeClient) batch(ctx context.Context, verb string, q adminapi.Call) (*
 	}
 	b, settle := hetero.NewBatch()
 	go func() {
-		r, _ := c.run(context.WithoutCancel(ctx), verb, q)
+		// It is not noted again: the next call may have been by then.
+		r, _ := c.results(context.WithoutCancel(ctx), q)
 		settle(r)
 	}()
 	return b, nil

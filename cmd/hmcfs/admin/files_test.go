@@ -60,11 +60,17 @@ func newFilesRig(t testing.TB, uid int) *keyedRig {
 // file sends a call on files.
 func (f *framesByHand) file(verb frames.FileVerb, id uint64, q frames.FileCall) {
 	f.t.Helper()
+	f.write(f.fileFrame(verb, id, q))
+}
+
+// fileFrame returns the frame of a call on files.
+func (f *framesByHand) fileFrame(verb frames.FileVerb, id uint64, q frames.FileCall) []byte {
+	f.t.Helper()
 	b, err := frames.AppendFileCall(frames.Begin(nil, frames.KindFile, uint8(verb), id), &q)
 	fatal(f.t, err)
 	b = append(b, q.Data...)
 	fatal(f.t, frames.Finish(b, 0))
-	f.write(b)
+	return b
 }
 
 // answered reads the answer to a call on files.
@@ -289,11 +295,11 @@ func TestFileCallsAreBounded(t *testing.T) {
 		t.Fatal(fault)
 	}
 	const calls = 100
-	go func() {
-		for id := uint64(1); id <= calls; id++ {
-			f.file(frames.FileRead, id, frames.FileCall{Handle: handle, Size: frames.MaxFileData})
-		}
-	}()
+	var all []byte
+	for id := uint64(1); id <= calls; id++ {
+		all = append(all, f.fileFrame(frames.FileRead, id, frames.FileCall{Handle: handle, Size: frames.MaxFileData})...)
+	}
+	go f.conn.Write(all) //nolint:errcheck // the answers show whether they arrived
 	// The answers stay unread until the memory of the user is exhausted.
 	kit.Eventually(t, sessionPatience, func() bool {
 		return slices.ContainsFunc(r.refusals.Limits(), func(l metadata.LimitStatus) bool { return l.Name == "user-call-bytes" && l.Refused > 0 })

@@ -149,8 +149,9 @@ func TestSessionCarriesCalls(t *testing.T) {
 func TestSessionOverHTTP(t *testing.T) {
 	r := newKeyedRig(t, 0)
 	h := holdByHand(t, r.socket)
+	byHTTP := r.last()
 	f := openFrames(t, r.socket)
-	byHTTP, byFrames := r.clients[0], r.clients[1]
+	byFrames := r.last()
 	keys := []string{"a", keySkipped}
 	lists := listOf(2)
 	lists[0].SourceOffset = 1 << 40
@@ -213,7 +214,7 @@ func TestSessionTells(t *testing.T) {
 	if _, err = s.GenerateKey("/"); !errors.Is(err, hetero.ErrInvalid) {
 		t.Errorf("a prefix that is no key: %v", err)
 	}
-	if by := r.callers[0]; by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 1 {
+	if by := r.caller(); by.UID != 0 || by.PID != os.Getpid() || len(by.Groups) != 1 {
 		t.Errorf("begun for %+v", by)
 	}
 }

@@ -82,19 +82,16 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 // endingLimit bounds the wait for a daemon that is shutting down.
 const endingLimit = 15 * time.Second
 
-// acquire locks a file. A holder whose mount is gone is about to exit, as after umount(8),
-// which doesn't wait for the daemon; acquire waits for such a holder.
+// acquire locks a file. It waits for a holder that is about to exit: one that was killed, or one
+// whose mount is gone, as after umount(8), which doesn't wait for the daemon.
 func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.Now().Add(endingLimit); ; {
 		l, err := place.Acquire(path, h)
 		held, isHeld := errors.AsType[*place.HeldError](err)
-		if !isHeld || held.Holder.MountPoint == "" || held.Holder.Served || time.Now().After(limit) {
+		if !isHeld || !ending(held.Holder) || time.Now().After(limit) {
 			return l, err
-		}
-		if at, merr := place.MountsAt(held.Holder.MountPoint); merr != nil || slices.ContainsFunc(at, place.Mount.IsHMCFS) {
-			return nil, err
 		}
 		select {
 		case <-tick.C:
@@ -102,6 +99,18 @@ func acquire(ctx context.Context, path string, h place.Holder) (*place.Lock, err
 			return nil, err
 		}
 	}
+}
+
+// ending reports whether the holder of a lock is about to exit.
+func ending(h place.Holder) bool {
+	if h.Killed() {
+		return true
+	}
+	if h.MountPoint == "" || h.Served {
+		return false
+	}
+	at, err := place.MountsAt(h.MountPoint)
+	return err == nil && !slices.ContainsFunc(at, place.Mount.IsHMCFS)
 }
 
 // refused describes a failure to acquire a lock: it names the object, the holder and the

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,4 +50,21 @@ func hasEnded(pid int) bool {
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(polled, 0)
 	return err == nil && n > 0
+}
+
+// Killed reports whether the holder ends because of SIGKILL. It has its locks until the kernel has
+// freed its memory.
+func (h Holder) Killed() bool {
+	if h.PID == 0 {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.PID))
+	if err != nil {
+		return false
+	}
+	// The signal stays pending until the process is reaped.
+	_, after, _ := strings.Cut(string(text), "\nShdPnd:\t")
+	mask, _, _ := strings.Cut(after, "\n")
+	pending, err := strconv.ParseUint(mask, 16, 64)
+	return err == nil && pending&(1<<(unix.SIGKILL-1)) != 0
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -137,6 +138,24 @@ func TestLock(t *testing.T) {
 	l.Remove()
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lock file is still there: %v", err)
+	}
+}
+
+// TestKilledHolder kills a process: it counts as killed until its parent reaps it.
+func TestKilledHolder(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := Holder{PID: cmd.Process.Pid}
+	if h.Killed() || (Holder{}).Killed() {
+		t.Error("a living process counts as killed")
+	}
+	if err := cmd.Process.Kill(); err != nil || !h.Killed() {
+		t.Errorf("a killed process does not count as killed: %v", err)
+	}
+	if err := cmd.Wait(); err == nil || h.Killed() {
+		t.Errorf("a process that is gone counts as killed: %v", err)
 	}
 }
 

@@ -1,7 +1,9 @@
 """Tests of the package against a real mount, which $HMCFS_MOUNT names: host, sim0 and sim1."""
 
 import asyncio
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -319,9 +321,28 @@ def test_memory_is_given_back(fs):
     fs.delete("kept")
 
 
-def test_cancelled_call(fs):
-    import signal
+@contextlib.contextmanager
+def signalled(number):
+    """Send the main thread a signal once it waits: an interrupt while it sends or receives ends the session."""
+    main, over = threading.main_thread().ident, threading.Event()
 
+    def send():
+        seen = 0
+        while seen < 5 and not over.wait(0.02):
+            seen = seen + 1 if sys._current_frames()[main].f_code.co_name in ("_fill", "wait") else 0
+        if seen == 5:
+            signal.pthread_kill(main, number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sender.join()
+
+
+def test_cancelled_call(fs):
     y = np.zeros(5000, "u1")
 
     def interrupted(*_):
@@ -334,8 +355,7 @@ def test_cancelled_call(fs):
             lambda: fs.mget(["late"], [y], timeout=60),
             lambda: fs.wait(["late"], timeout=60),
         ):
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), signalled(signal.SIGALRM):
                 call()
     finally:
         signal.signal(signal.SIGALRM, old)
