@@ -147,7 +147,6 @@ func TestFaults(t *testing.T) {
 		{"status", "--json", dir},
 		{"stat", file},
 		{"stat", filepath.Join(dir, "none")},
-		{"fsck"},
 		{"fsck", "--state-dir", dir, dir},
 		{"fsck", "--state-dir", dir},
 		{"fsck", dir},

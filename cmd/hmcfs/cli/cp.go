@@ -24,9 +24,10 @@ func (a *app) cpVerb() *cobra.Command {
 			"the bytes themselves; the report at the end names the path that the bytes took.\n\n" +
 			"When a copy fails or is interrupted, a new target is removed, and an existing one is\n" +
 			"truncated to what was copied. Modes are kept, holes stay holes, and dtype, shape and\n" +
-			"blobs are copied too. The exit code is 130 after ^C and 143 after SIGTERM.\n\n" + hmcText + "\n" +
-			"Between two such files of one daemon the devices copy too. - stands for standard input or output.",
-		Args: arguments(2, -1, "SRC and DST"),
+			"blobs are copied too. The exit code is 130 after ^C and 143 after SIGTERM.\n\n" +
+			"- stands for standard input or output.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(2, -1, "SRC and DST"),
 	}
 	var o copier.Options
 	cmd.Flags().BoolVarP(&o.Recursive, "recursive", "r", false, "Copy directories recursively.")

@@ -76,7 +76,7 @@ func exitCode(err error) int {
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(w, "hmcfs: %s\n", line)
+			fmt.Fprintf(w, "%s %s\n", paint(w, red, "hmcfs:"), line)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
@@ -26,7 +27,7 @@ const hmcPrefix = "hmc:"
 // hmcText is the part of the help of commands on files that explains their syntax.
 const hmcText = "hmc:DEVICE/PATH names a file of a daemon, with a mount or without one: that of --mount, of\n" +
 	"$HMCFS_MOUNT, of the current directory, or the only one. A path in a mount, or below the directory\n" +
-	"of hmcfs serve, does too."
+	"of hmcfs serve, does too. Between two files of one daemon the devices move the bytes themselves."
 
 // trees reaches files through the sessions of daemons, one for each.
 type trees struct {
@@ -39,7 +40,7 @@ type trees struct {
 // addMount adds --mount to a command on files. The caller of a command closes the trees.
 func (a *app) addMount(cmd *cobra.Command) *trees {
 	t := &trees{app: a, sessions: map[string]*sessionTree{}}
-	cmd.Flags().StringVar(&t.mount, "mount", "", "Mount point, or directory of hmcfs serve, that hmc: stands for. Default: $HMCFS_MOUNT, that of the current directory, or the only one.")
+	addMountFlag(cmd, &t.mount)
 	return t
 }
 
@@ -99,36 +100,12 @@ func (t *trees) locate(text string) (place.Mount, string, error) {
 		rel, err := filepath.Rel(m.MountPoint, abs)
 		return m, rel, err
 	}
-	m, err := t.selected()
+	m, err := t.mountFor(t.mount)
 	name := path.Clean("/" + strings.TrimPrefix(text, hmcPrefix))[1:]
 	if name == "" {
 		name = "."
 	}
 	return m, name, err
-}
-
-// selected returns the mount that hmc: stands for.
-func (t *trees) selected() (place.Mount, error) {
-	if t.mount != "" {
-		return findMount(t.mount)
-	}
-	return t.defaultMount("choose one with --mount MOUNTPOINT")
-}
-
-// defaultMount returns the mount of $HMCFS_MOUNT, of the current directory, or the only one.
-// which is the remedy if there are several.
-func (a *app) defaultMount(which string) (place.Mount, error) {
-	if named := a.Getenv("HMCFS_MOUNT"); named != "" {
-		m, err := findMount(named)
-		if err != nil {
-			err = fmt.Errorf("HMCFS_MOUNT: %w", err)
-		}
-		return m, err
-	}
-	if m, found := mountOfPath("."); found {
-		return m, nil
-	}
-	return a.onlyMount(which)
 }
 
 // sessionFiles are the calls of client.Files that commands make.
@@ -139,6 +116,7 @@ type sessionFiles interface {
 	changedFiles
 	OpenFile(name string, flag int, perm fs.FileMode) (*client.File, error)
 	Attribute(name, attribute string) ([]byte, error)
+	StatFS(name string) (devices.Usage, error)
 }
 
 // changedFiles are those that change files.

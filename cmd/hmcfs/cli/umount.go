@@ -23,7 +23,7 @@ func (a *app) umountVerb() *cobra.Command {
 			"tmpfs, unless --keep leaves the host tier and the records for the next mount. If the daemon is\n" +
 			"dead, its mount is removed, and what the next mount can use stays. If the daemon runs but does\n" +
 			"not answer, --force removes the mount. A daemon started by hmcfs serve ends in the same way;\n" +
-			"MOUNTPOINT then is its directory.",
+			"MOUNTPOINT then is its directory. It must be given, also if there is only one, since its memory is freed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool
