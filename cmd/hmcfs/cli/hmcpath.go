@@ -114,9 +114,18 @@ type sessionFiles interface {
 	fs.StatFS
 	fs.ReadLinkFS
 	changedFiles
+	keptFiles
 	OpenFile(name string, flag int, perm fs.FileMode) (*client.File, error)
 	Attribute(name, attribute string) ([]byte, error)
+	Attributes(name string) ([]string, error)
 	StatFS(name string) (devices.Usage, error)
+}
+
+// keptFiles are those that set what a copy keeps.
+type keptFiles interface {
+	Chmod(name string, mode fs.FileMode) error
+	Chown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
 }
 
 // changedFiles are those that change files.
@@ -124,7 +133,7 @@ type changedFiles interface {
 	Mkdir(name string, perm fs.FileMode) error
 	MkdirAll(name string, perm fs.FileMode) error
 	Symlink(target, name string) error
-	Chmod(name string, mode fs.FileMode) error
+	Link(from, to string) error
 	Truncate(name string, size int64) error
 	Rename(from, to string) error
 	Remove(name string) error
@@ -199,6 +208,12 @@ func (s *streams) Symlink(_, _ string) error             { return errStream }
 func (s *streams) Chmod(string, fs.FileMode) error       { return nil }
 func (s *streams) Truncate(string, int64) error          { return nil }
 func (s *streams) Remove(string) error                   { return nil }
+func (s *streams) Link(_, _ string) error                { return errStream }
+func (s *streams) Chown(string, int, int) error          { return nil }
+func (s *streams) Lstat(string) (fs.FileInfo, error)     { return streamInfo{s.mode}, nil }
+
+func (s *streams) Chtimes(string, time.Time, time.Time) error { return nil }
+
 func (s *streams) Open(string, int, fs.FileMode) (copier.Handle, error) {
 	return &streamHandle{streams: s}, nil
 }
