@@ -143,7 +143,7 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
-		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),
+		return hinted(&kindError{fmt.Sprintf("%s already has the key %q, and a file has only one", file, has), hetero.ErrInconsistent},
 			"remove that key: hmcfs del "+quoted(has))
 	}
 	err := unix.Setxattr(file, keyXattr, []byte(key), 0)
