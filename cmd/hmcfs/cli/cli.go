@@ -100,6 +100,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(verb)
 		}
 	}
+	a.completeCommands(root)
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	root.SetFlagErrorFunc(flagFault)

@@ -108,6 +108,12 @@ type job struct {
 	at int
 }
 
+// written names the file that a job writes.
+type written struct {
+	tree Tree
+	name string
+}
+
 // workers is the number of files that are copied at a time. Two keep one processor busy: while one waits
 // for the daemon, the other one prepares its next request.
 const workers = 2
@@ -123,6 +129,9 @@ func Copy(ctx context.Context, sources []string, target string, o Options) (Summ
 	roots, err := c.plan(sources, target)
 	if err != nil {
 		return Summary{}, err
+	}
+	if len(roots) > 1 {
+		c.targets = map[written]bool{}
 	}
 	for _, r := range roots {
 		c.gather(ctx, r)
@@ -162,6 +171,8 @@ type copier struct {
 	// jobs are the files to copy, and made the directories that were created, parents first.
 	jobs []job
 	made []job
+	// targets has the files to write, if two of several sources may have the same one; else it is nil.
+	targets map[written]bool
 	// linked has the target of each file with several names that was copied first, for Archive.
 	linked map[inode]spot
 	links  []link

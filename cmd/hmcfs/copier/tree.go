@@ -37,6 +37,14 @@ type link struct {
 
 // regular adds a file to the jobs. In an archive, the second name of a file is linked later.
 func (c *copier) regular(j job) {
+	if c.targets != nil {
+		at := written{j.target.tree, j.target.name}
+		if c.targets[at] {
+			c.failed(j, fmt.Errorf("%s is the target of another source; it is not overwritten with %s", j.target.text, j.source.text))
+			return
+		}
+		c.targets[at] = true
+	}
 	sys, is := j.info.Sys().(*syscall.Stat_t)
 	if c.opts.Archive && is && sys.Nlink > 1 {
 		of := inode{sys.Dev, sys.Ino}
