@@ -23,7 +23,9 @@ const (
 // Whatever a transaction has written is dropped from the cache after the commit and before
 // the operation returns. A reader adds what it has read only if nothing was dropped from
 // the shard since before its snapshot, so an old value can't come back. An inode that a
-// transaction creates is added before the commit, and dropped again if the commit fails.
+// transaction creates is added before the commit, and dropped again if the commit fails. A
+// directory in which a name is made or removed stays, with its new state, unless another
+// transaction has written in its shard meanwhile.
 // The two reads of a lookup are not one snapshot: it may find the current state of an inode
 // by a name that has just been removed, as if the name had been looked up earlier.
 type cache struct {
@@ -149,6 +151,26 @@ func (s *cacheShard[K, V]) putFresh(k K, v V) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries.Add(k, v)
+}
+
+// dropped returns the drop count that replace needs.
+func (s *cacheShard[K, V]) dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drops
+}
+
+// replace is drop for a value that a transaction has written, which it adds unless an entry was
+// dropped since before the transaction began: another transaction may have written it too.
+func (s *cacheShard[K, V]) replace(k K, v V, drops uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drops == drops {
+		s.entries.Add(k, v)
+	} else {
+		s.entries.Remove(k)
+	}
+	s.drops++
 }
 
 func (s *cacheShard[K, V]) drop(k K) {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/client"
 )
 
 // addMountFlag adds --mount to a command. Its text is the same for all, as is what mountFor does.
@@ -110,6 +111,9 @@ func (a *app) findMount(path string) (place.Mount, error) {
 
 // wayOut returns the remedy for a path that is not on a mount.
 func (a *app) wayOut(abs, path string) string {
+	if err := client.Untrusted(abs); err != nil {
+		return err.Error()
+	}
 	if _, err := os.Stat(abs); err != nil {
 		if all, merr := a.mounts(); merr == nil && len(all) > 0 {
 			return "no such file or directory; hmcfs is mounted on: " + pointsOf(all)
