@@ -25,7 +25,7 @@ type commands struct {
 	vars []string
 }
 
-// said is what a command printed.
+// said has the output of a command, and its exit code.
 type said struct {
 	code        int
 	out, errors string

@@ -100,7 +100,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(verb)
 		}
 	}
-	a.completeCommands(root)
+	completer{a}.completeCommands(root)
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	root.SetFlagErrorFunc(flagFault)

@@ -18,8 +18,11 @@ import (
 // completeLimit bounds the time that a completion may take: a person waits for it.
 const completeLimit = 2 * time.Second
 
+// completer completes what a user types.
+type completer struct{ *app }
+
 // completeCommands makes shells complete mounts, devices, keys and files.
-func (a *app) completeCommands(root *cobra.Command) {
+func (a completer) completeCommands(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		a.completeCommand(cmd)
 		for _, sub := range cmd.Commands() {
@@ -28,7 +31,7 @@ func (a *app) completeCommands(root *cobra.Command) {
 	}
 }
 
-func (a *app) completeCommand(cmd *cobra.Command) {
+func (a completer) completeCommand(cmd *cobra.Command) {
 	if f := cmd.Flags().Lookup("mount"); f != nil {
 		register(cmd, f.Name, a.completeMounts)
 	}
@@ -61,7 +64,7 @@ func begun(words []string, written string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, written) })
 }
 
-func (a *app) completeMounts(_ *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completeMounts(_ *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -85,7 +88,7 @@ func completeDevices(cmd *cobra.Command, _ []string, written string) ([]string, 
 }
 
 // completeMountedDevices completes the devices of the mount.
-func (a *app) completeMountedDevices(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completeMountedDevices(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
 	s, end := a.completed(cmd, args)
 	defer end()
 	if s == nil {
@@ -96,8 +99,8 @@ func (a *app) completeMountedDevices(cmd *cobra.Command, args []string, written 
 }
 
 // completed opens a session with the mount of a command that is being written; nil if there is none.
-func (a *app) completed(cmd *cobra.Command, args []string) (s *sessionTree, end func()) {
-	t := &trees{app: a, sessions: map[string]*sessionTree{}}
+func (a completer) completed(cmd *cobra.Command, args []string) (s *sessionTree, end func()) {
+	t := &trees{app: a.app, sessions: map[string]*sessionTree{}}
 	if f := cmd.Flags().Lookup("mount"); f != nil {
 		t.mount = f.Value.String()
 	} else if len(args) > 0 {
@@ -115,12 +118,12 @@ func (a *app) completed(cmd *cobra.Command, args []string) (s *sessionTree, end 
 }
 
 // completeKeys completes the keys of the mount that are not among the arguments yet.
-func (a *app) completeKeys(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completeKeys(cmd *cobra.Command, args []string, written string) ([]string, cobra.ShellCompDirective) {
 	keys, directive := a.keysOf(cmd, written)
 	return slices.DeleteFunc(keys, func(k string) bool { return slices.Contains(args, k) }), directive
 }
 
-func (a *app) keysOf(cmd *cobra.Command, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) keysOf(cmd *cobra.Command, written string) ([]string, cobra.ShellCompDirective) {
 	s, end := a.completed(cmd, nil)
 	defer end()
 	if s == nil {
@@ -135,7 +138,7 @@ func (a *app) keysOf(cmd *cobra.Command, written string) ([]string, cobra.ShellC
 }
 
 // completePairs completes KEY=PATH: the keys that exist for a command that reads them, and the path.
-func (a *app) completePairs(cmd *cobra.Command, _ []string, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completePairs(cmd *cobra.Command, _ []string, written string) ([]string, cobra.ShellCompDirective) {
 	key, path, paired := strings.Cut(written, "=")
 	if !paired {
 		switch cmd.Name() {
@@ -163,7 +166,7 @@ func slashed(path string) string {
 }
 
 // completeFiles completes hmc:DEVICE/PATH; the shell completes other paths.
-func (a *app) completeFiles(cmd *cobra.Command, _ []string, written string) ([]string, cobra.ShellCompDirective) {
+func (a completer) completeFiles(cmd *cobra.Command, _ []string, written string) ([]string, cobra.ShellCompDirective) {
 	if !isHMC(written) {
 		var words []string
 		if strings.HasPrefix(hmcPrefix, written) && written != "" {
