@@ -51,28 +51,28 @@ func (l *lab) copyRows() []row {
 	}
 }
 
-// The files of manyFiles.
+// The files of manyFiles: fewer, if other rows have fewer too.
 const (
-	manyFiles    = 3000
-	manyFileSize = 100_000
+	mostManyFiles = 3000
+	manyFileSize  = 100_000
 )
 
 // manyFiles copies a tree of small files onto the mount.
 func (l *lab) manyFiles() row {
-	src := l.on("tree")
+	src, n := l.on("tree"), min(mostManyFiles, l.opts.files)
 	copied := func(name, device, program string, args ...string) side {
 		dst := l.in(device, "tree")
 		return side{
 			Name:    name,
-			Prepare: func(ctx context.Context) error { return errors.Join(plant(ctx, src), removeAll(dst)) },
+			Prepare: func(ctx context.Context) error { return errors.Join(plant(ctx, src, n), removeAll(dst)) },
 			Run: bench.Timed(func(ctx context.Context) (int64, error) {
 				_, err := measure.Output(exec.CommandContext(ctx, program, append(args, src, dst)...))
-				return manyFiles, err
+				return int64(n), err
 			}),
 		}
 	}
 	return row{
-		name: fmt.Sprintf("copies of a tree of %d files of %d kB", manyFiles, manyFileSize/1000), unit: perSecond,
+		name: fmt.Sprintf("copies of a tree of %d files of %d kB", n, manyFileSize/1000), unit: perSecond,
 		after: removing(src, l.in("ocl0", "tree"), l.in("host", "tree")),
 		sides: []side{
 			copied("hmcfs cp -r to ocl0", "ocl0", l.opts.hmcfs, "cp", "-q", "-r"),
@@ -89,18 +89,18 @@ func (l *lab) manyFiles() row {
 }
 
 // plant writes the tree of manyFiles, unless it is there.
-func plant(ctx context.Context, dir string) error {
+func plant(ctx context.Context, dir string, n int) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
 	bytes := make([]byte, manyFileSize)
-	for i := range manyFiles {
+	for i := range n {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		at := filepath.Join(dir, strconv.Itoa(i%10))
-		for n := range bytes {
-			bytes[n] = byte(i + n*n>>3)
+		for at := range bytes {
+			bytes[at] = byte(i + at*at>>3)
 		}
 		err := os.MkdirAll(at, 0o755)
 		if err == nil {
