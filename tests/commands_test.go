@@ -279,6 +279,15 @@ func refusesReadably(t *testing.T, c commands, m *mnt.M) {
 	if strings.Contains(s.errors, "object ") || !strings.Contains(s.errors, "sim0/") {
 		t.Errorf("a number for a name: %s", s.errors)
 	}
+	big, err := os.OpenFile(m.Path("sim0", "big"), os.O_WRONLY|os.O_CREATE, 0o600)
+	must(t, err)
+	for err == nil {
+		_, err = big.Write(kit.Bytes(3, 0, 1<<20))
+	}
+	must(t, big.Close())
+	if log := m.Log(); !errors.Is(err, unix.ENOSPC) || !strings.Contains(log, "write sim0/big: sim0: out of memory") {
+		t.Errorf("%v; the log: %s", err, log)
+	}
 	s = c.run("export", ".hmcfs/config", "--json", "--pid", "1")
 	s.wants(t, 1, "", "it has no memory of its own; name a file in a device's directory")
 	if strings.Contains(s.errors, "metadata:") || strings.Contains(s.errors, "inode") {
