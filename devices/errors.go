@@ -28,7 +28,11 @@ type OutOfMemoryError struct {
 
 // Error names the device, the amounts and the remedy.
 func (e *OutOfMemoryError) Error() string {
-	return fmt.Sprintf("%s: out of memory: %v asked, %v free; remove files or mount with a larger size=", e.Device, e.Asked, e.Free)
+	asked, free := e.Asked.String(), e.Free.String()
+	if asked == free { // rounded, they would contradict the error
+		asked, free = fmt.Sprintf("%d bytes", uint64(e.Asked)), fmt.Sprintf("%d bytes", uint64(e.Free))
+	}
+	return fmt.Sprintf("%s: out of memory: %s asked, %s free; remove files or mount with a larger size=", e.Device, asked, free)
 }
 
 // Is reports whether target is ErrOutOfMemory.

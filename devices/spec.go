@@ -21,10 +21,29 @@ type Spec struct {
 	Text string
 }
 
-// ParseSpec parses a specification. The ordinal may be omitted and is then 0.
+// nameWords returns the families whose devices are not named by the word of the family.
+func nameWords() map[string]Family { return map[string]Family{"ocl": "opencl"} }
+
+// splitName splits the name of a device, such as cuda0, into the family and the number.
+func splitName(name string) (family, ordinal string, is bool) {
+	word := strings.TrimRight(name, "0123456789")
+	if word == "" || word == name {
+		return name, "", false
+	}
+	if f, other := nameWords()[word]; other {
+		return string(f), name[len(word):], true
+	}
+	return word, name[len(word):], true
+}
+
+// ParseSpec parses a specification. It may begin with the name of the device, such as cuda0, instead of
+// cuda:0. The ordinal may be omitted and is then 0.
 func ParseSpec(text string) (Spec, error) {
 	head, rest, _ := strings.Cut(strings.TrimSpace(text), ",")
 	family, ordinal, hasOrdinal := strings.Cut(head, ":")
+	if !hasOrdinal {
+		family, ordinal, hasOrdinal = splitName(head)
+	}
 	spec := Spec{Family: Family(family), Params: map[string]string{}, Text: text}
 	if family == "" {
 		return Spec{}, fmt.Errorf("device %q: no family; write for example sim:0,size=1GiB", text)

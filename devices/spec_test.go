@@ -12,6 +12,10 @@ func TestParseSpec(t *testing.T) {
 	for text, want := range map[string]Spec{
 		"host":                  {Family: "host", Params: params{}},
 		"sim:3":                 {Family: "sim", Ordinal: 3, Params: params{}},
+		"sim3":                  {Family: "sim", Ordinal: 3, Params: params{}},
+		"cuda0,size=1GiB":       {Family: "cuda", Params: params{"size": "1GiB"}},
+		"ocl12":                 {Family: "opencl", Ordinal: 12, Params: params{}},
+		"opencl2":               {Family: "opencl", Ordinal: 2, Params: params{}},
 		" sim:0,size=1GiB ":     {Family: "sim", Params: params{"size": "1GiB"}},
 		"sim,a=1,b=2=3":         {Family: "sim", Params: params{"a": "1", "b": "2=3"}},
 		"sim:2147483647,":       {Family: "sim", Ordinal: 2147483647, Params: params{}},
@@ -32,6 +36,7 @@ func TestParseSpec(t *testing.T) {
 		"sim:-1":         "not a device number",
 		"sim:+1":         "not a device number",
 		"sim:2147483648": "not a device number",
+		"sim2147483648":  "not a device number",
 		"sim:0:1":        "not a device number",
 		"sim,size":       "not key=value",
 		"sim,=1":         "not key=value",

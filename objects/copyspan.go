@@ -108,7 +108,18 @@ func (f *File) CopyIn(ctx context.Context, src transport.Span, w Write) (Moved, 
 		err = nil
 	}
 	if err != nil {
-		return m, fmt.Errorf("write object %d: %w", o.ino, err)
+		return m, fmt.Errorf("write %s: %w", f.named(ctx, err), err)
 	}
 	return m, nil
+}
+
+// named returns a text that names the file in an error: its path if a device is full, which the person at
+// the log has to make room on, else its number.
+func (f *File) named(ctx context.Context, err error) string {
+	if errors.Is(err, devices.ErrOutOfMemory) {
+		if path, perr := f.store.meta.PathOf(ctx, f.obj.ino); perr == nil && path != "" {
+			return path
+		}
+	}
+	return fmt.Sprintf("object %d", f.obj.ino)
 }

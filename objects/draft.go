@@ -51,7 +51,7 @@ type draftMark struct {
 func (f *File) Draft(ctx context.Context, size uint64) (*Draft, error) {
 	d, err := f.draft(ctx, size)
 	if err != nil {
-		return nil, fmt.Errorf("create a draft of object %d: %w", f.obj.ino, err)
+		return nil, fmt.Errorf("new content: %w", err)
 	}
 	return d, nil
 }

@@ -97,7 +97,7 @@ func (o *opened) local(ctx context.Context, ino metadata.Ino, access objects.Per
 	a, err := o.store.Attr(ctx, ino)
 	switch {
 	case errors.Is(err, metadata.ErrNotExist):
-		return nil, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+		return nil, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", metadata.ErrNotExist)
 	case err != nil:
 		return nil, err
 	case !a.IsRegular():

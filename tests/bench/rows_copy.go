@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/opencl"
 	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -42,7 +47,70 @@ func (l *lab) copyRows() []row {
 			},
 			notes: []string{"The same as a user sees it, through the mount."},
 		},
+		l.manyFiles(),
 	}
+}
+
+// The files of manyFiles: fewer, if other rows have fewer too.
+const (
+	mostManyFiles = 3000
+	manyFileSize  = 100_000
+)
+
+// manyFiles copies a tree of small files onto the mount.
+func (l *lab) manyFiles() row {
+	src, n := l.on("tree"), min(mostManyFiles, l.opts.files)
+	copied := func(name, device, program string, args ...string) side {
+		dst := l.in(device, "tree")
+		return side{
+			Name:    name,
+			Prepare: func(ctx context.Context) error { return errors.Join(plant(ctx, src, n), removeAll(dst)) },
+			Run: bench.Timed(func(ctx context.Context) (int64, error) {
+				_, err := measure.Output(exec.CommandContext(ctx, program, append(args, src, dst)...))
+				return int64(n), err
+			}),
+		}
+	}
+	return row{
+		name: fmt.Sprintf("copies of a tree of %d files of %d kB", n, manyFileSize/1000), unit: perSecond,
+		after: removing(src, l.in("ocl0", "tree"), l.in("host", "tree")),
+		sides: []side{
+			copied("hmcfs cp -r to ocl0", "ocl0", l.opts.hmcfs, "cp", "-q", "-r"),
+			copied("cp -r to ocl0", "ocl0", "cp", "-r"),
+			copied("hmcfs cp -r to host", "host", l.opts.hmcfs, "cp", "-q", "-r"),
+			copied("cp -r to host", "host", "cp", "-r"),
+		},
+		wants: []want{
+			{of: "hmcfs cp -r to ocl0", against: "cp -r to ocl0", bound: 1},
+			{of: "hmcfs cp -r to host", against: "cp -r to host", bound: 1},
+		},
+		notes: []string{"Files a second, from tmpfs, in ten directories. The whole of each process is timed."},
+	}
+}
+
+// plant writes the tree of manyFiles, unless it is there.
+func plant(ctx context.Context, dir string, n int) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	bytes := make([]byte, manyFileSize)
+	for i := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		at := filepath.Join(dir, strconv.Itoa(i%10))
+		for at := range bytes {
+			bytes[at] = byte(i + at*at>>3)
+		}
+		err := os.MkdirAll(at, 0o755)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(at, strconv.Itoa(i)), bytes, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stagedChunk is the size in which the stages alone are measured: that of the pipeline.

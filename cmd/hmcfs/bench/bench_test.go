@@ -248,6 +248,7 @@ read  tmpfs   3.00 GB/s  -
 read  sim0    1.00 GB/s  0.38
 stat  tmpfs   100 ops/s  -
 stat  sim0    50 ops/s   0.50
+note: OF TMPFS is the median of the ratios of the rounds, not the ratio of the medians
 note: so it is
 `
 	if out.String() != want {

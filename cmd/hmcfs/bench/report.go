@@ -56,6 +56,7 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
+	fmt.Fprintln(w, "note: OF TMPFS is the median of the ratios of the rounds, not the ratio of the medians")
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,11 +13,11 @@ import (
 
 func (a *app) benchVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "bench [--json] [--device NAME] [--size SIZE] MOUNTPOINT",
+		Use:   "bench [--json] [--device DEVICE] [--size SIZE] [MOUNTPOINT]",
 		Short: "Benchmark a mount, and tmpfs for comparison",
 		Long: "Measure every device directory of a mount, and tmpfs in the same run. Each result is the\n" +
 			"median of five measurements. All files that are written are removed.",
-		Args: arguments(1, 1, "one MOUNTPOINT"),
+		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	var o bench.Options
 	cmd.Flags().StringArrayVar(&o.Devices, "device", nil, "Measure this device; may be given several times. Default: all.")
@@ -28,7 +29,7 @@ func (a *app) benchVerb() *cobra.Command {
 		if err != nil {
 			return usage(err)
 		}
-		m, err := findMount(args[0])
+		m, err := a.mountFor(strings.Join(args, ""))
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (a *app) bindVerb() *cobra.Command {
 			"--handle takes the whole description that hmcfs export --json and the attribute user.hmc.handle\n" +
 			"return: the JSON itself, @NAME to read it from a file, or - for standard input. Descriptors of\n" +
 			"PID are duplicated with the privileges of the user who runs this command.",
-		Example: "  hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 --dtype float32 --shape 1024,1024\n" +
+		Example: "  hmcfs bind /mnt/hmc/host/weights --pid 4711 --memfd 5 \\\n    --dtype float32 --shape 1024,1024\n" +
 			"  hmcfs bind /mnt/hmc/host/shm --path /dev/shm/ring --offset 4096\n" +
 			"  hmcfs bind /mnt/hmc/cuda0/kv --pid 4711 --handle @kv.json",
 		Args: arguments(1, 1, "one FILE"),

@@ -33,21 +33,35 @@ type app struct {
 	signal atomic.Int32
 }
 
-// verbs lists every verb, in the order in which help shows them.
-func (a *app) verbs() []*cobra.Command {
+// verbGroup is the commands that stand together in help.
+type verbGroup struct {
+	name, title string
+	verbs       []*cobra.Command
+}
+
+// verbs returns every command, in the groups in which help shows them.
+func (a *app) verbs() []verbGroup {
 	keys := keyVerbs{a}
-	return slices.Concat([]*cobra.Command{
-		a.mountVerb(), a.serveVerb(), a.umountVerb(), a.statusVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
-		a.lsVerb(), a.catVerb(), a.mvVerb(), a.rmVerb(), a.mkdirVerb(),
-		a.bindVerb(), a.exportVerb(),
-		keys.publishVerb(), keys.subscribeVerb(), keys.msetVerb(), keys.mgetVerb(), keys.d2hVerb(), keys.h2dVerb(),
-		keys.existVerb(), keys.waitVerb(), keys.delVerb(), keys.lsKeysVerb(), keys.expireVerb(), keys.watchVerb(),
-	}, mapped(collectives(), a.collectVerb), []*cobra.Command{
-		a.verifyVerb(),
-		a.runVerb(), a.barrierVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(),
-		a.topoVerb(), a.doctorVerb(), a.fsckVerb(), a.benchVerb(), a.perfVerb(),
-		a.configVerb(), a.versionVerb(), a.docsVerb(),
-	})
+	return []verbGroup{
+		{"mounts", "Mounts and devices:", []*cobra.Command{
+			a.mountVerb(), a.serveVerb(), a.umountVerb(), a.mountsVerb(), a.statusVerb(), a.devicesVerb(), a.doctorVerb(), a.fsckVerb(),
+		}},
+		{"files", "Files:", []*cobra.Command{
+			a.lsVerb(), a.dfVerb(), a.statVerb(), a.cpVerb(), a.catVerb(), a.mvVerb(), a.rmVerb(), a.mkdirVerb(), a.verifyVerb(),
+		}},
+		{"keys", "Keys:", []*cobra.Command{
+			keys.msetVerb(), keys.mgetVerb(), keys.publishVerb(), keys.subscribeVerb(), keys.d2hVerb(), keys.h2dVerb(),
+			keys.lsKeysVerb(), keys.existVerb(), keys.waitVerb(), keys.expireVerb(), keys.delVerb(), keys.watchVerb(),
+		}},
+		{"hand-over", "Hand-over of memory between processes:", []*cobra.Command{a.bindVerb(), a.exportVerb()}},
+		{"collectives", "Collectives and jobs:", append(mapped(collectives(), a.collectVerb), a.runVerb(), a.barrierVerb())},
+		{"cluster", "Cluster and topology:", []*cobra.Command{a.nodesVerb(), a.topoVerb()}},
+		{"measuring", "Measuring:", []*cobra.Command{a.benchVerb(), a.perfVerb()}},
+		{"other", "Other:", []*cobra.Command{
+			a.configVerb(), a.versionVerb(),
+			a.docsVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(),
+		}},
+	}
 }
 
 // root returns the tree of all commands.
@@ -72,11 +86,23 @@ func (a *app) root() *cobra.Command {
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(a.Stdout, cmd) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		writeUsage(a.Stderr, cmd)
+		return nil
+	})
 	root.CompletionOptions.DisableDescriptions = false
-	for _, verb := range a.verbs() {
-		verb.DisableFlagsInUseLine = true // Use contains the flags
-		root.AddCommand(verb)
+	for _, g := range a.verbs() {
+		root.AddGroup(&cobra.Group{ID: g.name, Title: g.title})
+		for _, verb := range g.verbs {
+			verb.GroupID = g.name
+			verb.DisableFlagsInUseLine = true // Use contains the flags
+			root.AddCommand(verb)
+		}
 	}
+	completer{a}.completeCommands(root)
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
 	root.SetFlagErrorFunc(flagFault)
 	root.Version = version
 	root.SetVersionTemplate(versionText() + "\n")
@@ -112,6 +138,7 @@ func unknownVerb(root *cobra.Command, word string) error {
 func Run(ctx context.Context, env Env) int {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	env.Stdout, env.Stderr = coloured(env.Stdout, env.Getenv), coloured(env.Stderr, env.Getenv)
 	a := &app{Env: env, force: make(chan struct{})}
 	if isHelper(env.Args) {
 		return a.runHelper(ctx, cancel)

@@ -38,6 +38,14 @@ type fileVerb struct {
 	short, what string
 }
 
+// collectivesText is the part of the help of the collective commands that is about all of them.
+const collectivesText = "The FILEs are the ranks, numbered from 0 in the order given. They must be on one mount, but may be\n" +
+	"on any of its devices and on other nodes (nodes/NODE/…). Files on several nodes are combined by\n" +
+	"those nodes; only the data that must be exchanged goes over the network.\n\n" +
+	"All FILEs must have the same length. On any error no file is changed: results are first written to\n" +
+	"separate memory, for which there must be room. With --out or --out-dir, the FILEs are not changed\n" +
+	"and the results become new files."
+
 // collectives returns the commands, in the order in which help shows them.
 func collectives() []fileVerb {
 	return []fileVerb{
@@ -63,13 +71,7 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " [--out FILE]... [--json] FILE...",
 		Short: c.short,
-		Long: c.what + "\n\n" +
-			"The FILEs are the ranks, numbered from 0 in the order given. They must be on one mount, but may be\n" +
-			"on any of its devices and on other nodes (nodes/NODE/…). Files on several nodes are combined by\n" +
-			"those nodes; only the data that must be exchanged goes over the network.\n\n" +
-			"All FILEs must have the same length. On any error no file is changed: results are first written to\n" +
-			"separate memory, for which there must be room. With --out or --out-dir, the FILEs are not changed\n" +
-			"and the results become new files.",
+		Long:  c.what, Annotations: withTopic(topicCollectives),
 		Example: collectExample(c),
 		Args:    arguments(1, plan.MaxRanks, fmt.Sprintf("1 to %d FILEs", plan.MaxRanks)),
 	}
@@ -93,13 +95,13 @@ func (a *app) collectVerb(c fileVerb) *cobra.Command {
 func collectExample(c fileVerb) string {
 	switch c.kind {
 	case plan.AllReduce:
-		return "  hmcfs allreduce --op avg --dtype f32 /mnt/hmc/cuda0/grad /mnt/hmc/nodes/b/cuda0/grad"
+		return "  hmcfs allreduce --op avg --dtype f32 /mnt/hmc/cuda0/grad \\\n    /mnt/hmc/nodes/b/cuda0/grad"
 	case plan.Reduce:
-		return "  hmcfs reduce --op max --dtype f32 --out /mnt/hmc/host/m /mnt/hmc/cuda0/x /mnt/hmc/cuda1/x"
+		return "  hmcfs reduce --op max --dtype f32 --out /mnt/hmc/host/m \\\n    /mnt/hmc/cuda0/x /mnt/hmc/cuda1/x"
 	case plan.Broadcast:
-		return "  hmcfs broadcast --out /mnt/hmc/cuda1/w --out /mnt/hmc/nodes/b/cuda0/w /mnt/hmc/cuda0/w"
+		return "  hmcfs broadcast --out /mnt/hmc/cuda1/w \\\n    --out /mnt/hmc/nodes/b/cuda0/w /mnt/hmc/cuda0/w"
 	default:
-		return "  hmcfs " + c.name + " --dtype f32 --out-dir /mnt/hmc/host/out /mnt/hmc/cuda0/x /mnt/hmc/cuda1/y"
+		return "  hmcfs " + c.name + " --dtype f32 --out-dir /mnt/hmc/host/out \\\n    /mnt/hmc/cuda0/x /mnt/hmc/cuda1/y"
 	}
 }
 

@@ -28,7 +28,8 @@ func (a keyVerbs) d2hVerb() *cobra.Command {
 			"object's bytes are exactly those of the FILE; the sizes of its blobs, from --blobs or from the\n" +
 			"FILE's user.hmc.blobs, are stored separately. No object is visible before it is complete.\n\n" +
 			"By default a key that exists is skipped, which is reported and is not a failure. --existing\n" +
-			"replace replaces its object in one step, and --existing fail fails.\n\n" + pairsText,
+			"replace replaces its object in one step, and --existing fail fails.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs d2h kv.7=/mnt/hmc/cuda0/kv --ttl 10m\n" +
 			"  hmcfs d2h --existing replace --blobs 1MiB,1MiB layer0=/mnt/hmc/cuda0/l0",
 		Args: arguments(1, -1, "at least one KEY=FILE"),

@@ -50,9 +50,12 @@ func (a *app) docsVerb() *cobra.Command {
 // writeDoc writes a document about a command, made from a template.
 func writeDoc(w io.Writer, name string, cmd *cobra.Command) error {
 	t, err := template.New(name).Funcs(template.FuncMap{
-		"commands": commands, "others": otherCommands, "page": pageName,
+		"commands": commands, "others": otherCommands, "page": pageName, "long": longText, "topic": topicText,
+		"about": aboutText, "common": commonFlags, "own": ownFlags, "shared": sharedFlags, "group": groupMembers, "anchor": anchor,
+		"fill":  func(text string) string { return filled(text, 90) },
 		"flags": visibleFlags, "flag": flagName, "default": defaultText, "options": config.Table, "variables": env.Knobs,
 		"cell": cell, "code": code, "values": func(text string) string { return cell(strings.ReplaceAll(text, "<", `\<`)) },
+		"trim": func(title string) string { return strings.TrimSuffix(title, ":") },
 		"roff": roff, "upper": strings.ToUpper,
 	}).ParseFS(docTemplates, "docs/"+name)
 	if err != nil {
@@ -94,10 +97,93 @@ func flagName(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		name = "-" + f.Shorthand + ", " + name
 	}
-	if f.Value.Type() != "bool" {
-		name += " " + strings.ToUpper(f.Value.Type())
+	if word := flagWord(f); word != "" {
+		name += " " + word
 	}
 	return name
+}
+
+// aboutText returns the description of a command without what docs/cli.md says once for all commands of
+// its topic.
+func aboutText(c *cobra.Command) string {
+	if c.Long == "" {
+		return c.Short + "."
+	}
+	return c.Long
+}
+
+// anchor returns the fragment of a command's section in docs/cli.md.
+func anchor(c *cobra.Command) string { return "#" + strings.ReplaceAll(c.CommandPath(), " ", "-") }
+
+// groupMembers returns the visible commands of a group.
+func groupMembers(root *cobra.Command, group string) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(root.Commands()), func(c *cobra.Command) bool {
+		return c.GroupID != group || !c.IsAvailableCommand() || c.Name() == "help" || c.Name() == "completion"
+	})
+}
+
+// leastShared is the number of commands with the same flag from which on docs/cli.md describes it once
+// for all of them.
+const leastShared = 3
+
+// commonFlags returns the flags that many commands share, by name. Options of mounts, which docs/config.md
+// describes, are not among them.
+func commonFlags(root *cobra.Command) []*pflag.Flag {
+	count := map[string]int{}
+	var all []*pflag.Flag
+	for _, c := range commands(root) {
+		for _, f := range visibleFlags(c) {
+			if isOption(f) {
+				continue
+			}
+			if count[flagName(f)+f.Usage]++; count[flagName(f)+f.Usage] == leastShared {
+				all = append(all, f)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// isOption reports whether a flag is an option of mounts.
+func isOption(f *pflag.Flag) bool {
+	_, is := f.Value.(*noteValue)
+	return is
+}
+
+func isCommon(root *cobra.Command, f *pflag.Flag) bool {
+	return slices.ContainsFunc(commonFlags(root), func(c *pflag.Flag) bool {
+		return flagName(c) == flagName(f) && c.Usage == f.Usage
+	})
+}
+
+// ownFlags returns the flags of a command that docs/cli.md describes in its section.
+func ownFlags(c *cobra.Command) []*pflag.Flag {
+	return slices.DeleteFunc(visibleFlags(c), func(f *pflag.Flag) bool { return isOption(f) || isCommon(c.Root(), f) })
+}
+
+// sharedFlags returns a line that names the other flags of a command; empty for none.
+func sharedFlags(c *cobra.Command) string {
+	var names []string
+	options := ""
+	for _, f := range visibleFlags(c) {
+		switch {
+		case isOption(f):
+			options = "the [options of a mount](config.md)"
+		case isCommon(c.Root(), f):
+			names = append(names, code("--"+f.Name))
+		}
+	}
+	if len(names) > 0 {
+		names = []string{"the [common flags](#common-flags) " + strings.Join(names, ", ")}
+	}
+	if options != "" {
+		names = append(names, options)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "Also " + strings.Join(names, ", and ") + "."
 }
 
 func defaultText(f *pflag.Flag) string {

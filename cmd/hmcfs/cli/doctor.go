@@ -97,7 +97,7 @@ func limit(resource int) uint64 {
 }
 
 func (a *app) examineMount(ctx context.Context, r *doctor.Report, mountPoint string) error {
-	m, err := findMount(mountPoint)
+	m, err := a.findMount(mountPoint)
 	if err != nil {
 		return err
 	}

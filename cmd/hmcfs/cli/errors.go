@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
@@ -72,11 +73,29 @@ func exitCode(err error) int {
 	return exitFailure
 }
 
+// kindError is an error of a kind that its text does not repeat.
+type kindError struct {
+	text string
+	kind error
+}
+
+func (e *kindError) Error() string { return e.text }
+
+func (e *kindError) Unwrap() error { return e.kind }
+
+// readable removes from an error what only programs need: the packages of kinds of errors, and a kind that
+// follows a remedy.
+func readable(text string) string {
+	const kind = `(?:metadata|objects|devices|owner|transport): `
+	text = regexp.MustCompile(`(; [^;]*): `+kind+`[^:;]*$`).ReplaceAllString(text, "$1")
+	return regexp.MustCompile(`: `+kind).ReplaceAllString(text, ": ")
+}
+
 // printError prints one line for each error.
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			fmt.Fprintf(w, "hmcfs: %s\n", line)
+		if line = readable(strings.TrimSpace(line)); line != "" {
+			fmt.Fprintf(w, "%s %s\n", paint(w, red, "hmcfs:"), line)
 		}
 	}
 }

@@ -18,9 +18,10 @@ func (a keyVerbs) existVerb() *cobra.Command {
 		Use:   "exist [--json] KEY...",
 		Short: "Test whether keys exist",
 		Long: "Print each key, with true if it names an object whose bytes are available and false if not. The\n" +
-			"exit code is 1 if one is false.\n\n" + keysText,
-		Example: "  hmcfs exist w0 w1\n  ls weights | hmcfs exist -",
-		Args:    arguments(1, -1, "at least one KEY"),
+			"exit code is 1 if one is false.",
+		Annotations: withTopic(topicKeys),
+		Example:     "  hmcfs exist w0 w1\n  ls weights | hmcfs exist -",
+		Args:        arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {

@@ -14,9 +14,10 @@ func (a keyVerbs) expireVerb() *cobra.Command {
 		Use:   "expire --ttl TIME [--json] KEY...",
 		Short: "Set the time to live of keys",
 		Long: "Have the objects of the keys removed after a time, in whole seconds from now; 0 keeps them\n" +
-			"forever. The time also passes while nothing is mounted.\n\n" + keysText,
-		Example: "  hmcfs expire --ttl 30s w0\n  hmcfs expire --ttl 0 w0",
-		Args:    arguments(1, -1, "at least one KEY"),
+			"forever. The time also passes while nothing is mounted.",
+		Annotations: withTopic(topicKeys),
+		Example:     "  hmcfs expire --ttl 30s w0\n  hmcfs expire --ttl 0 w0",
+		Args:        arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
 	var ttl seconds

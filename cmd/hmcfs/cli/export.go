@@ -41,7 +41,7 @@ func (a *app) exportVerb() *cobra.Command {
 			"Otherwise the export lasts until the process of --pid ends, or until --end, which ends all exports\n" +
 			"of FILE. Another process keeps what it has mapped, as long as the vendor's library permits.",
 		Example: "  hmcfs export /mnt/hmc/cuda0/kv --json --pid 4711\n" +
-			"  hmcfs export /mnt/hmc/host/a.bin -- python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
+			"  hmcfs export /mnt/hmc/host/a.bin -- \\\n    python3 -c 'import mmap; print(mmap.mmap(3, 0)[:16])'\n" +
 			"  hmcfs export --end /mnt/hmc/cuda0/kv",
 	}
 	f := &exportFlags{}
@@ -145,7 +145,7 @@ func (a *app) runWith(ctx context.Context, e *client.Export, command []string) e
 		return fmt.Errorf("run %s: %w", command[0], err)
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.Stdin, a.Stdout, a.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.Stdin, fileOf(a.Stdout), fileOf(a.Stderr)
 	cmd.Env = append(os.Environ(), exportEnv+"="+string(text))
 	if e.File != nil {
 		cmd.ExtraFiles = []*os.File{e.File}

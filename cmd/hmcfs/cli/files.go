@@ -8,116 +8,19 @@ import (
 	"io/fs"
 	"path"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 )
 
-func (a *app) lsVerb() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ls [-l] [--mount MOUNTPOINT] [--json] [hmc:PATH...]",
-		Short: "List files of a daemon, with a mount or without one",
-		Long:  "List directories and files; without an argument, the devices.\n\n" + hmcText,
-		Args:  arguments(0, -1, "any number of paths"),
-	}
-	t := a.addMount(cmd)
-	var long bool
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "Show mode, owner, size and time.")
-	asJSON := addJSON(cmd)
-	return runs(cmd, func(ctx context.Context, args []string) error {
-		defer t.close()
-		if len(args) == 0 {
-			args = []string{hmcPrefix}
-		}
-		rows := []lsRow{}
-		err := t.each(ctx, args, func(s *sessionTree, text, name string) error {
-			more, err := list(s, name, long || *asJSON)
-			rows = append(rows, more...)
-			return named(text, err)
-		})
-		if perr := answer(a.Stdout, *asJSON, rows, func(w io.Writer, rows []lsRow) error { return printLs(w, rows, long) }); perr != nil {
-			return perr
-		}
-		return err
-	})
-}
-
-// lsRow is one file of `hmcfs ls --json`.
-type lsRow struct {
-	// Path is the file's, below hmc:.
-	Path string `json:"path"`
-	// Type is file, directory or special, as of `hmcfs stat`.
-	Type     string    `json:"type"`
-	Mode     string    `json:"mode"`
-	UID      uint32    `json:"uid"`
-	GID      uint32    `json:"gid"`
-	Size     int64     `json:"size"`
-	Modified time.Time `json:"modified"`
-}
-
-// list returns the entries of a directory, or a file alone.
-func list(s *sessionTree, name string, described bool) ([]lsRow, error) {
-	info, err := s.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []lsRow{describedRow(name, info)}, nil
-	}
-	entries, err := s.ReadDir(name)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]lsRow, 0, len(entries))
-	for _, e := range entries {
-		row := lsRow{Path: path.Join(name, e.Name()), Type: typeOf(e.Type())}
-		if described {
-			info, err := e.Info()
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // it was removed meanwhile
-			}
-			if err != nil {
-				return rows, err
-			}
-			row = describedRow(row.Path, info)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-func describedRow(name string, info fs.FileInfo) lsRow {
-	row := lsRow{
-		Path: name, Type: typeOf(info.Mode()), Mode: info.Mode().String(), Size: info.Size(), Modified: info.ModTime(),
-	}
-	if sys, is := info.Sys().(*syscall.Stat_t); is {
-		row.UID, row.GID = sys.Uid, sys.Gid
-	}
-	return row
-}
-
-func printLs(w io.Writer, rows []lsRow, long bool) error {
-	if !long {
-		for _, r := range rows {
-			fmt.Fprintln(w, hmcPrefix+r.Path)
-		}
-		return nil
-	}
-	t := newTable(w, "MODE", "UID", "GID", "SIZE", "MODIFIED", "PATH")
-	for _, r := range rows {
-		t.row(r.Mode, r.UID, r.GID, r.Size, r.Modified.Format(time.DateTime), hmcPrefix+r.Path)
-	}
-	return t.Flush()
-}
-
 func (a *app) catVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "cat [--mount MOUNTPOINT] hmc:PATH...",
-		Short: "Write files of a daemon to standard output",
-		Long:  "Write the bytes of files to standard output, one after the other.\n\n" + hmcText,
-		Args:  arguments(1, -1, "at least one path"),
+		Use:         "cat [--mount MOUNTPOINT] hmc:PATH...",
+		Short:       "Write files of a daemon to standard output",
+		Long:        "Write the bytes of files to standard output, one after the other.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(1, -1, "at least one path"),
 	}
 	t := a.addMount(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
@@ -157,10 +60,11 @@ func pour(ctx context.Context, to io.Writer, from io.Reader) error {
 
 func (a *app) rmVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "rm [-r] [-f] [--mount MOUNTPOINT] hmc:PATH...",
-		Short: "Remove files of a daemon",
-		Long:  "Remove files, and with -r directories with their contents. Symbolic links are not followed.\n\n" + hmcText,
-		Args:  arguments(1, -1, "at least one path"),
+		Use:         "rm [-r] [-f] [--mount MOUNTPOINT] hmc:PATH...",
+		Short:       "Remove files of a daemon",
+		Long:        "Remove files, and with -r directories with their contents. Symbolic links are not followed.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(1, -1, "at least one path"),
 	}
 	t := a.addMount(cmd)
 	var recursive, force bool
@@ -214,8 +118,9 @@ func (a *app) mvVerb() *cobra.Command {
 		Short: "Rename files of a daemon, or move them to another device",
 		Long: "Rename a file or directory, or move files into a directory. Between the directories of two\n" +
 			"devices the bytes are moved from device to device. A file moved into hmc:publish is published\n" +
-			"under its name there.\n\n" + hmcText,
-		Args: arguments(2, -1, "SRC and DST"),
+			"under its name there.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(2, -1, "SRC and DST"),
 	}
 	t := a.addMount(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
@@ -251,10 +156,11 @@ func (a *app) mvVerb() *cobra.Command {
 
 func (a *app) mkdirVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "mkdir [-p] [--mount MOUNTPOINT] hmc:PATH...",
-		Short: "Create directories of a daemon",
-		Long:  "Create directories.\n\n" + hmcText,
-		Args:  arguments(1, -1, "at least one path"),
+		Use:         "mkdir [-p] [--mount MOUNTPOINT] hmc:PATH...",
+		Short:       "Create directories of a daemon",
+		Long:        "Create directories.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(1, -1, "at least one path"),
 	}
 	t := a.addMount(cmd)
 	var parents bool

@@ -7,47 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
-
-// findMount returns the hmcfs mount that contains a path.
-func findMount(path string) (place.Mount, error) {
-	abs, err := place.Absolute(path)
-	if err != nil {
-		return place.Mount{}, err
-	}
-	m, found, err := place.MountOf(abs)
-	if err != nil {
-		return place.Mount{}, err
-	}
-	if !found {
-		return place.Mount{}, notMounted("%s is not on an hmcfs mount; %s", path, wayOut(abs, path))
-	}
-	return m, nil
-}
-
-// wayOut returns the remedy for a path that is not on a mount.
-func wayOut(abs, path string) string {
-	if err := client.Untrusted(abs); err != nil {
-		return err.Error()
-	}
-	_, err := os.Stat(abs)
-	if all, merr := place.Mounts(); merr == nil && err != nil {
-		var points []string
-		for _, m := range all {
-			if m.IsHMCFS() {
-				points = append(points, m.MountPoint)
-			}
-		}
-		if len(points) > 0 {
-			return "no such file or directory; hmcfs is mounted on: " + strings.Join(points, ", ")
-		}
-	}
-	return "mount it first: hmcfs mount " + path + ", or do without a mount: hmcfs serve " + path
-}
 
 // connect returns a client of the daemon of a mount.
 func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {

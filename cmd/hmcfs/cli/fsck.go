@@ -17,7 +17,7 @@ import (
 
 func (a *app) fsckVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "fsck [--repair] [--remove-lost] [--remove-aside] [--json] (--state-dir DIR | MOUNTPOINT)",
+		Use:   "fsck [--repair] [--remove-lost] [--remove-aside] [--json] [--state-dir DIR | MOUNTPOINT]",
 		Short: "Check and repair the records, and list or remove lost objects",
 		Long: "Check a running mount, or the records that one left in its state directory. A lost object\n" +
 			"is a file whose bytes were in device memory that no longer exists. A crash does not make\n" +
@@ -32,7 +32,7 @@ func (a *app) fsckVerb() *cobra.Command {
 			"user who mounted; --remove-aside frees the rest.\n\n" +
 			"Exit codes: 0 nothing to report, or everything repaired and removed; 4 there are lost\n" +
 			"objects, or files set aside; 5 the records contradict each other.",
-		Args: arguments(0, 1, "one MOUNTPOINT or --state-dir DIR"),
+		Args: arguments(0, 1, "one MOUNTPOINT, --state-dir DIR or none"),
 	}
 	var stateDir string
 	var r adminapi.FsckRequest
@@ -42,8 +42,8 @@ func (a *app) fsckVerb() *cobra.Command {
 	cmd.Flags().BoolVar(&r.Repair, "repair", false, "Repair records that contradict each other, before looking for lost objects.")
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		if (stateDir == "") == (len(args) == 0) {
-			return usage(errors.New("fsck needs either a MOUNTPOINT or --state-dir DIR; see hmcfs fsck --help"))
+		if stateDir != "" && len(args) > 0 {
+			return usage(errors.New("fsck takes either a MOUNTPOINT or --state-dir DIR; see hmcfs fsck --help"))
 		}
 		return a.fsck(ctx, args, stateDir, r, *asJSON)
 	})
@@ -64,7 +64,7 @@ func (a *app) fsck(ctx context.Context, args []string, stateDir string, r admina
 			if stateDir != "" {
 				where = "--state-dir " + stateDir
 			}
-			a.note("to repair the records: hmcfs fsck --repair %s", where)
+			a.note("%s", strings.TrimSpace("to repair the records: hmcfs fsck --repair "+where))
 		}
 		return &codeError{code: exitProblems, err: errSilent}
 	case len(report.Lost) > report.Removed || len(report.Aside) > report.RemovedAside:
@@ -77,7 +77,7 @@ func (a *app) check(ctx context.Context, args []string, stateDir string, r admin
 	if stateDir != "" {
 		return daemon.CheckState(ctx, stateDir, r)
 	}
-	m, err := findMount(args[0])
+	m, err := a.mountFor(strings.Join(args, ""))
 	if err != nil {
 		return adminapi.FsckReport{}, err
 	}

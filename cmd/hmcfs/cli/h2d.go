@@ -28,7 +28,8 @@ func (a keyVerbs) h2dVerb() *cobra.Command {
 		Short: "Copy objects by key into files on devices",
 		Long: "Copy the object of each key into PATH, a file in the mount, which is created with the object's\n" +
 			"size and blobs. An existing PATH must have the same number of blobs with exactly the same sizes,\n" +
-			"according to its user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.\n\n" + pairsText,
+			"according to its user.hmc.blobs, or the key fails. A new PATH is removed when its key fails.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs h2d kv.7=/mnt/hmc/cuda1/kv\n" +
 			"  hmcfs h2d --timeout 30s --dir /mnt/hmc/cuda1 layer0 layer1",
 		Args: arguments(1, -1, "at least one KEY=PATH"),

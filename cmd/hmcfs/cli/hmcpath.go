@@ -17,6 +17,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
@@ -26,7 +27,7 @@ const hmcPrefix = "hmc:"
 // hmcText is the part of the help of commands on files that explains their syntax.
 const hmcText = "hmc:DEVICE/PATH names a file of a daemon, with a mount or without one: that of --mount, of\n" +
 	"$HMCFS_MOUNT, of the current directory, or the only one. A path in a mount, or below the directory\n" +
-	"of hmcfs serve, does too."
+	"of hmcfs serve, does too. Between two files of one daemon the devices move the bytes themselves."
 
 // trees reaches files through the sessions of daemons, one for each.
 type trees struct {
@@ -39,7 +40,7 @@ type trees struct {
 // addMount adds --mount to a command on files. The caller of a command closes the trees.
 func (a *app) addMount(cmd *cobra.Command) *trees {
 	t := &trees{app: a, sessions: map[string]*sessionTree{}}
-	cmd.Flags().StringVar(&t.mount, "mount", "", "Mount point, or directory of hmcfs serve, that hmc: stands for. Default: $HMCFS_MOUNT, that of the current directory, or the only one.")
+	addMountFlag(cmd, &t.mount)
 	return t
 }
 
@@ -99,36 +100,12 @@ func (t *trees) locate(text string) (place.Mount, string, error) {
 		rel, err := filepath.Rel(m.MountPoint, abs)
 		return m, rel, err
 	}
-	m, err := t.selected()
+	m, err := t.mountFor(t.mount)
 	name := path.Clean("/" + strings.TrimPrefix(text, hmcPrefix))[1:]
 	if name == "" {
 		name = "."
 	}
 	return m, name, err
-}
-
-// selected returns the mount that hmc: stands for.
-func (t *trees) selected() (place.Mount, error) {
-	if t.mount != "" {
-		return findMount(t.mount)
-	}
-	return t.defaultMount("choose one with --mount MOUNTPOINT")
-}
-
-// defaultMount returns the mount of $HMCFS_MOUNT, of the current directory, or the only one.
-// which is the remedy if there are several.
-func (a *app) defaultMount(which string) (place.Mount, error) {
-	if named := a.Getenv("HMCFS_MOUNT"); named != "" {
-		m, err := findMount(named)
-		if err != nil {
-			err = fmt.Errorf("HMCFS_MOUNT: %w", err)
-		}
-		return m, err
-	}
-	if m, found := mountOfPath("."); found {
-		return m, nil
-	}
-	return a.onlyMount(which)
 }
 
 // sessionFiles are the calls of client.Files that commands make.
@@ -137,8 +114,18 @@ type sessionFiles interface {
 	fs.StatFS
 	fs.ReadLinkFS
 	changedFiles
+	keptFiles
 	OpenFile(name string, flag int, perm fs.FileMode) (*client.File, error)
 	Attribute(name, attribute string) ([]byte, error)
+	Attributes(name string) ([]string, error)
+	StatFS(name string) (devices.Usage, error)
+}
+
+// keptFiles are those that set what a copy keeps.
+type keptFiles interface {
+	Chmod(name string, mode fs.FileMode) error
+	Chown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
 }
 
 // changedFiles are those that change files.
@@ -146,7 +133,7 @@ type changedFiles interface {
 	Mkdir(name string, perm fs.FileMode) error
 	MkdirAll(name string, perm fs.FileMode) error
 	Symlink(target, name string) error
-	Chmod(name string, mode fs.FileMode) error
+	Link(from, to string) error
 	Truncate(name string, size int64) error
 	Rename(from, to string) error
 	Remove(name string) error
@@ -221,6 +208,12 @@ func (s *streams) Symlink(_, _ string) error             { return errStream }
 func (s *streams) Chmod(string, fs.FileMode) error       { return nil }
 func (s *streams) Truncate(string, int64) error          { return nil }
 func (s *streams) Remove(string) error                   { return nil }
+func (s *streams) Link(_, _ string) error                { return errStream }
+func (s *streams) Chown(string, int, int) error          { return nil }
+func (s *streams) Lstat(string) (fs.FileInfo, error)     { return streamInfo{s.mode}, nil }
+
+func (s *streams) Chtimes(string, time.Time, time.Time) error { return nil }
+
 func (s *streams) Open(string, int, fs.FileMode) (copier.Handle, error) {
 	return &streamHandle{streams: s}, nil
 }

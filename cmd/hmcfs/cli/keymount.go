@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -27,30 +26,6 @@ const (
 // isOwnDir reports whether a directory in the mount's root does not belong to a device.
 func isOwnDir(name string) bool {
 	return name == keysDir || name == publishDir || name == nodesDir || strings.HasPrefix(name, ".")
-}
-
-// keyMount returns the mount whose keys are used: the named one, that of the paths, or the
-// default one.
-func (a *app) keyMount(named string, pairs []keyPath) (place.Mount, error) {
-	if named != "" {
-		return findMount(named)
-	}
-	var found place.Mount
-	for _, p := range pairs {
-		m, ok := mountOfPath(p.path)
-		switch {
-		case !ok:
-		case found.MountPoint == "":
-			found = m
-		case found.MountPoint != m.MountPoint:
-			return found, usage(fmt.Errorf("%s is on %s, but other paths are on %s; a call takes paths of one mount",
-				p.path, m.MountPoint, found.MountPoint))
-		}
-	}
-	if found.MountPoint != "" {
-		return found, nil
-	}
-	return a.defaultMount("choose one with --mount MOUNTPOINT")
 }
 
 // needsMount returns an error for a served directory, in whose files a command on paths of the
@@ -78,30 +53,6 @@ func mountOfPath(path string) (place.Mount, bool) {
 func isOn(m place.Mount, path string) bool {
 	at, ok := mountOfPath(path)
 	return ok && at.MountPoint == m.MountPoint
-}
-
-// onlyMount returns the mount or the served directory if there is only one. which is the remedy if there are
-// several.
-func (a *app) onlyMount(which string) (place.Mount, error) {
-	all, err := place.Mounts()
-	if err != nil {
-		return place.Mount{}, err
-	}
-	var points []string
-	var last place.Mount
-	for _, m := range slices.Concat(all, a.host().Served()) {
-		if (m.IsHMCFS() || m.IsServed()) && !slices.Contains(points, m.MountPoint) {
-			points = append(points, m.MountPoint)
-			last = m
-		}
-	}
-	switch len(points) {
-	case 0:
-		return place.Mount{}, notMounted("there is no hmcfs mount; mount one first: hmcfs mount MOUNTPOINT, or do without: hmcfs serve DIR")
-	case 1:
-		return last, nil
-	}
-	return place.Mount{}, usage(fmt.Errorf("there are several hmcfs mounts: %s; %s", strings.Join(points, ", "), which))
 }
 
 // statIn looks up a name in keys/ or publish/ of a mount, with os.Stat or os.Lstat. An

@@ -156,7 +156,7 @@ func hinted(err error, hint string) error { return &hintError{err: err, hint: hi
 
 // faultText formats an error on one line, with a remedy.
 func faultText(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	text := readable(strings.ReplaceAll(err.Error(), "\n", "; "))
 	if _, has := errors.AsType[*hintError](err); has {
 		return text
 	}

@@ -106,6 +106,11 @@ func inputLines(stdin io.Reader) ([]string, error) {
 	return out, nil
 }
 
+// pathsOf returns the paths of pairs, some of which may be empty.
+func pathsOf(pairs []keyPath) []string {
+	return mapped(pairs, func(p keyPath) string { return p.path })
+}
+
 func keysOf(pairs []keyPath) []string {
 	return mapped(pairs, func(p keyPath) string { return p.key })
 }
@@ -119,6 +124,6 @@ type keyFlags struct {
 // addKeyFlags adds --mount and --json to a command.
 func addKeyFlags(cmd *cobra.Command) *keyFlags {
 	f := &keyFlags{asJSON: addJSON(cmd)}
-	cmd.Flags().StringVar(&f.mount, "mount", "", "Mount point. Default: the mount of the paths, or the only one.")
+	addMountFlag(cmd, &f.mount)
 	return f
 }

@@ -38,7 +38,7 @@ func (a keyVerbs) keySocket(ctx context.Context, m place.Mount) (string, error) 
 
 // openKeysOf opens a session with the daemon of the selected mount.
 func (a keyVerbs) openKeysOf(ctx context.Context, f *keyFlags, pairs []keyPath) (hetero.Client, place.Mount, error) {
-	m, err := a.keyMount(f.mount, pairs)
+	m, err := a.mountFor(f.mount, pathsOf(pairs)...)
 	if err != nil {
 		return nil, m, err
 	}

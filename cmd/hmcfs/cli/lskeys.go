@@ -44,7 +44,7 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	f := addKeyFlags(cmd)
 	published := cmd.Flags().Bool("published", false, "List published keys.")
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		m, err := a.keyMount(f.mount, nil)
+		m, err := a.mountFor(f.mount)
 		if err == nil {
 			err = needsMount(m, "ls-keys", "list them with hmcfs ls hmc:keys (or hmc:publish)")
 		}

@@ -36,7 +36,8 @@ func (a keyVerbs) mgetVerb() *cobra.Command {
 			"can be read again.\n\n" +
 			"With --replica nothing is written: each KEY is read into memory of this process, which serves as\n" +
 			"another source for memory that a program has set (DevMSet), until ^C. When that program ends, the\n" +
-			"key is read from here. Objects in the mount's own memory need no replica.\n\n" + pairsText,
+			"key is read from here. Objects in the mount's own memory need no replica.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs mget w0=/mnt/hmc/cuda1/w0\n" +
 			"  hmcfs mget --offset 4KiB --length 512 w0 | od -t f4\n" +
 			"  hmcfs mget --timeout 30s --dir ./out w0 w1 w2\n" +
@@ -72,7 +73,7 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	if g.m, err = a.keyMount(f.mount, pairs); err == nil {
+	if g.m, err = a.mountFor(f.mount, pathsOf(pairs)...); err == nil {
 		err = needsMount(g.m, "mget", insteadOfGet)
 	}
 	if err != nil {

@@ -23,9 +23,11 @@ func (a *app) mountVerb() *cobra.Command {
 		Long: "Mount the devices of this machine on an empty directory. The command returns when the mount is\n" +
 			"ready, and leaves a daemon running in the background; with -f it stays in the foreground.",
 		Example: "  hmcfs mount /mnt/hmc\n" +
-			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB --device sim:0 /mnt/hmc\n" +
-			"  hmcfs mount --node a --cluster etcd://h1:2379,h2:2379 --listen 10.0.0.1:7070 --secret-file F /mnt/hmc\n" +
-			"  hmcfs mount --node b --peer a=10.0.0.1:7070 --listen 10.0.0.2:7070 --secret-file F /mnt/hmc",
+			"  hmcfs mount -f --device host,size=4GiB --device opencl:0,size=2GiB /mnt/hmc\n" +
+			"  hmcfs mount --node a --cluster etcd://h1:2379,h2:2379 \\\n" +
+			"    --listen 10.0.0.1:7070 --secret-file F /mnt/hmc\n" +
+			"  hmcfs mount --node b --peer a=10.0.0.1:7070 \\\n" +
+			"    --listen 10.0.0.2:7070 --secret-file F /mnt/hmc",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	return a.daemonVerb(cmd, &mountRun{app: a, flags: addOptions(cmd, nil)})

@@ -20,12 +20,13 @@ import (
 
 func (a keyVerbs) msetVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "mset [--device NAME] [--json] KEY=FILE...",
+		Use:   "mset [--device DEVICE] [--json] KEY=FILE...",
 		Short: "Set keys on files, which can then be read any number of times",
 		Long: "A FILE in the mount gets the key: keys/KEY points to it, and no bytes move. FILE may be one tensor\n" +
 			"of a file, M.safetensors.tensors/NAME.npy. Any other FILE is first copied to DEVICE/KEY; the\n" +
 			"original stays. A file has one key, and a key one object; setting a key again on the same file\n" +
-			"succeeds.\n\n" + pairsText,
+			"succeeds.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs mset w0=/mnt/hmc/cuda0/w0.npy w1=/mnt/hmc/cuda0/w1.npy\n" +
 			"  hmcfs mset --device cuda0 vocab=./vocab.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
@@ -42,7 +43,7 @@ func (a keyVerbs) mset(ctx context.Context, args []string, device string, f *key
 	if err != nil {
 		return err
 	}
-	m, err := a.keyMount(f.mount, pairs)
+	m, err := a.mountFor(f.mount, pathsOf(pairs)...)
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func msetOne(ctx context.Context, m place.Mount, dir string, p keyPath, r *keyRe
 
 func nameFile(m place.Mount, file, key string) error {
 	if has := xattr(file, keyXattr); has != "" && has != key {
-		return hinted(fmt.Errorf("%s already has the key %q, and a file has only one: %w", file, has, hetero.ErrInconsistent),
+		return hinted(&kindError{fmt.Sprintf("%s already has the key %q, and a file has only one", file, has), hetero.ErrInconsistent},
 			"remove that key: hmcfs del "+quoted(has))
 	}
 	err := unix.Setxattr(file, keyXattr, []byte(key), 0)

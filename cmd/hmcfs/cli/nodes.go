@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -36,13 +35,7 @@ func (a *app) nodesVerb() *cobra.Command {
 	asJSON := addJSON(cmd)
 	forget := cmd.Flags().String("forget", "", "Remove a node that will not return from the cluster.")
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		var m place.Mount
-		var err error
-		if len(args) == 0 {
-			m, err = a.onlyMount("choose one with MOUNTPOINT")
-		} else {
-			m, err = findMount(args[0])
-		}
+		m, err := a.mountFor(strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
@@ -121,7 +114,7 @@ func conflictText(c adminapi.Cluster) string {
 	return strings.Join(lines, "\n")
 }
 
-func nodeRow(t table, n members.Peer, state string) {
+func nodeRow(t *table, n members.Peer, state string) {
 	r := n.Record
 	epoch := ""
 	if r.Epoch != 0 {

@@ -52,9 +52,9 @@ func (a *app) perfCollectiveVerb() *cobra.Command {
 			"report; as hmcfs run puts the rank before each line, programs should read the file of --report.\n" +
 			"Bus bandwidth is computed as in nccl-tests; a GB is 1e9 bytes. BY names what chose the\n" +
 			"algorithm: the cost model, an option, or a plan if it is measured only for comparison.",
-		Example: "  hmcfs run --nranks 2 --transport tcp -- hmcfs perf collective --sizes 1MiB,64MiB\n" +
-			"  hmcfs run --nranks 4 -- hmcfs perf collective --compare --private --sizes 1KiB..16MiB\n" +
-			"  hmcfs run --nranks 2 -- hmcfs perf collective --memory sim:0,size=1GiB --bounced --sizes 16MiB",
+		Example: "  hmcfs run --nranks 2 --transport tcp -- \\\n    hmcfs perf collective --sizes 1MiB,64MiB\n" +
+			"  hmcfs run --nranks 4 -- \\\n    hmcfs perf collective --compare --private --sizes 1KiB..16MiB\n" +
+			"  hmcfs run --nranks 2 -- \\\n    hmcfs perf collective --memory sim:0,size=1GiB --bounced --sizes 16MiB",
 		Args: arguments(0, 0, "no arguments"),
 	}
 	var f collectiveFlags

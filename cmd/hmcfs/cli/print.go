@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -37,22 +37,59 @@ func answer[T any](w io.Writer, asJSON bool, v T, text func(io.Writer, T) error)
 }
 
 // table writes aligned columns.
-type table struct{ *tabwriter.Writer }
-
-func newTable(w io.Writer, heads ...any) table {
-	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	t.row(heads...)
-	return t
+type table struct {
+	to    io.Writer
+	heads []string
+	rows  [][]string
 }
 
-func (t table) row(cells ...any) {
+func newTable(w io.Writer, heads ...any) *table {
+	return &table{to: w, heads: mapped(heads, func(h any) string { return fmt.Sprint(h) })}
+}
+
+func (t *table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
 		if texts[i] = fmt.Sprint(c); texts[i] == "" {
 			texts[i] = "-"
 		}
 	}
-	fmt.Fprintln(t, strings.Join(texts, "\t"))
+	t.rows = append(t.rows, texts)
+}
+
+// Flush writes the table. A newline before the first head stands before the table.
+func (t *table) Flush() error {
+	before := ""
+	if first, is := strings.CutPrefix(t.heads[0], "\n"); is {
+		before, t.heads[0] = "\n", first
+	}
+	if len(t.rows) == 0 && before != "" {
+		return nil
+	}
+	widths := make([]int, len(t.heads))
+	for _, row := range append(t.rows, t.heads) {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	var out strings.Builder
+	out.WriteString(before)
+	for n, row := range append([][]string{t.heads}, t.rows...) {
+		for i, c := range row {
+			gap := widths[i] + 2 - utf8.RuneCountInString(c)
+			if n == 0 {
+				c = paint(t.to, bold, c)
+			} else {
+				c = paintState(t.to, c)
+			}
+			if out.WriteString(c); i < len(row)-1 {
+				out.WriteString(strings.Repeat(" ", gap))
+			}
+		}
+		out.WriteString("\n")
+	}
+	_, err := io.WriteString(t.to, out.String())
+	return err
 }
 
 // mapped returns the results of a function for all elements of a list.

@@ -41,7 +41,7 @@ func (p *progress) grow(more int64) {
 
 // draw draws the bar. A total of 0 is set later.
 func (p *progress) draw(total int64) {
-	f, ok := p.to.(*os.File)
+	f, ok := fileOf(p.to).(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return
 	}

@@ -31,11 +31,12 @@ type publishFlags struct {
 
 func (a keyVerbs) publishVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "publish [--device NAME] [--wait [--timeout TIME]] [--json] KEY=FILE...",
+		Use:   "publish [--device DEVICE] [--wait [--timeout TIME]] [--json] KEY=FILE...",
 		Short: "Publish files, each for one receiver",
 		Long: "A FILE in the mount becomes publish/KEY: it is renamed, and no bytes move; no process may have it\n" +
 			"open. Any other FILE is first copied to the device; the original stays. It goes to its first\n" +
-			"receiver, which uses hmcfs subscribe or mv, or reads all of it; rm withdraws it.\n\n" + pairsText,
+			"receiver, which uses hmcfs subscribe or mv, or reads all of it; rm withdraws it.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs publish step1=/mnt/hmc/cuda0/grad.npy\n" +
 			"  hmcfs publish --device cuda0 --wait --timeout 1m w0=./w0.bin",
 		Args: arguments(1, -1, "at least one KEY=FILE"),
@@ -57,7 +58,7 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 	if err != nil {
 		return err
 	}
-	m, err := a.keyMount(f.mount, pairs)
+	m, err := a.mountFor(f.mount, pathsOf(pairs)...)
 	if err == nil {
 		err = needsMount(m, "publish", insteadOfPut)
 	}

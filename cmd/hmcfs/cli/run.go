@@ -42,7 +42,7 @@ func (a *app) runVerb() *cobra.Command {
 			"this command is killed. A config declares buffers, their contents before the run, and the contents\n" +
 			"expected after it.",
 		Example: "  hmcfs run --nranks 4 -- ./train --epochs 1\n" +
-			"  hmcfs run --nranks 2 --timeout 60s -- sh -c 'echo hello from $HMCFS_RANK of $HMCFS_WORLD'\n" +
+			"  hmcfs run --nranks 2 --timeout 60s -- \\\n    sh -c 'echo hello from $HMCFS_RANK of $HMCFS_WORLD'\n" +
 			"  hmcfs run --config treduce.yaml\n" +
 			"  hmcfs run --hosts node1:2,node2:2 -- ./train",
 	}
@@ -91,12 +91,12 @@ func (a *app) runPlan(f *runFlags, args []string, asJSON bool) (*runner.Plan, er
 		}
 	}
 	o := f.Options
-	o.Program, o.Out, o.Errors = args, a.Stdout, a.Stderr
+	o.Program, o.Out, o.Errors = args, fileOf(a.Stdout), fileOf(a.Stderr)
 	o.HostOptions = runner.HostOptions{
 		TempDir: a.jobsDir(), Executable: a.executable(), Supervisor: []string{a.Args[0], superviseName, "--"},
 	}
 	if asJSON {
-		o.Out = a.Stderr // standard output is for the report
+		o.Out = fileOf(a.Stderr) // standard output is for the report
 	}
 	if f.window != "" {
 		size, err := devices.ParseSize(f.window)

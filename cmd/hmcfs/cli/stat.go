@@ -26,8 +26,9 @@ func (a *app) statVerb() *cobra.Command {
 		Use:   "stat [--mount MOUNTPOINT] [--json] FILE...",
 		Short: "Show where a file's bytes are",
 		Long: "Show size, device, extents, dtype, shape, blobs, key, state, and the path of the last\n" +
-			"transfer. Extents and exports are shown only to root and to the user who mounted.\n\n" + hmcText,
-		Args: arguments(1, -1, "at least one FILE"),
+			"transfer. Extents and exports are shown only to root and to the user who mounted.",
+		Annotations: withTopic(topicFiles),
+		Args:        arguments(1, -1, "at least one FILE"),
 	}
 	t := a.addMount(cmd)
 	asJSON := addJSON(cmd)
@@ -205,6 +206,7 @@ const (
 	keyXattr      = "user.hmc.key"
 	pathXattr     = "user.hmc.path"
 	residentXattr = "user.hmc.resident"
+	shapeXattr    = "user.hmc.shape"
 	stateXattr    = "user.hmc.state"
 	ttlXattr      = "user.hmc.ttl"
 )

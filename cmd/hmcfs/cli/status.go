@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,13 +16,18 @@ import (
 
 func (a *app) statusVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status [--json] MOUNTPOINT",
+		Use:   "status [--json] [MOUNTPOINT]",
 		Short: "Show the state of a mount: devices, transfers and their paths",
-		Args:  arguments(1, 1, "one MOUNTPOINT"),
+		Long: "Show the devices of a mount, the bytes moved and the paths that they took. Without MOUNTPOINT, and with\n" +
+			"several mounts to choose from, list these as hmcfs mounts does.",
+		Args: arguments(0, 1, "one MOUNTPOINT, or none"),
 	}
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		m, err := findMount(args[0])
+		m, err := a.mountFor(strings.Join(args, ""))
+		if _, several := errors.AsType[*severalMountsError](err); several {
+			return a.listMounts(ctx, *asJSON)
+		}
 		if err != nil {
 			return err
 		}

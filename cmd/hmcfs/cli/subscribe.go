@@ -32,7 +32,8 @@ func (a keyVerbs) subscribeVerb() *cobra.Command {
 			"rename: on the same device no bytes move; to another device they are copied directly. Any other\n" +
 			"PATH receives all bytes, as does standard output if PATH is - or missing. A publication leaves\n" +
 			"publish/ only when its last byte has been written. A missing key does not delay the others. What\n" +
-			"another node published comes over the network, and then belongs to this node.\n\n" + pairsText,
+			"another node published comes over the network, and then belongs to this node.",
+		Annotations: withTopic(topicPairs),
 		Example: "  hmcfs subscribe step1=/mnt/hmc/cuda1/grad.npy\n" +
 			"  hmcfs subscribe --timeout 5s w0 >w0.bin\n" +
 			"  seq -f layer%g 0 31 | hmcfs subscribe --dir /mnt/hmc/cuda1 -",

@@ -43,7 +43,7 @@ func (f *topoFlags) graph(ctx context.Context, a *app) (*topology.Graph, error) 
 	case f.file != "":
 		return daemon.ReadTopology(f.file)
 	case f.mount != "":
-		m, err := findMount(f.mount)
+		m, err := a.findMount(f.mount)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,7 @@ func figure(v float64, assumed bool) string {
 
 func (a *app) topoRouteVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "route FROM TO [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Use: "route FROM TO [--size SIZE] [--json] [--file FILE | --mount MOUNTPOINT]",
 		Example: "  hmcfs topo route cuda0 cuda3 --size 64MiB\n" +
 			"  hmcfs topo route host b/cuda0 --mount /mnt/hmc",
 		Short: "Show the fastest route between two devices",
@@ -236,7 +236,7 @@ type topoRing struct {
 
 func (a *app) topoRingVerb() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ring [DEVICE…] [--size N] [--json] [--file FILE | --mount MOUNTPOINT]",
+		Use:     "ring [DEVICE…] [--size SIZE] [--json] [--file FILE | --mount MOUNTPOINT]",
 		Example: "  hmcfs topo ring cuda0 cuda1 cuda2 cuda3",
 		Short:   "Show the order in which a ring uses the fast links",
 		Long: "Show the order in which a ring of ranks passes through devices, with one rank on each device\n" +

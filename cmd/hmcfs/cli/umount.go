@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ func (a *app) umountVerb() *cobra.Command {
 			"tmpfs, unless --keep leaves the host tier and the records for the next mount. If the daemon is\n" +
 			"dead, its mount is removed, and what the next mount can use stays. If the daemon runs but does\n" +
 			"not answer, --force removes the mount. A daemon started by hmcfs serve ends in the same way;\n" +
-			"MOUNTPOINT then is its directory.",
+			"MOUNTPOINT then is its directory. It must be given, also if there is only one, since its memory is freed.",
 		Args: arguments(1, 1, "one MOUNTPOINT"),
 	}
 	var keep, force, lazy bool
@@ -194,6 +195,9 @@ func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
 
 // busy returns an error that names the processes that use a mount.
 func busy(mountPoint string) error {
+	if below := mountsBelow(mountPoint); len(below) > 0 {
+		return fmt.Errorf("%s is in use: other file systems are mounted below it; unmount them first: %s", mountPoint, strings.Join(below, ", "))
+	}
 	users := place.Users(mountPoint)
 	if len(users) == 0 {
 		return fmt.Errorf("%s is in use by a process that you are not permitted to see; end it, or unmount with --force", mountPoint)
@@ -204,4 +208,16 @@ func busy(mountPoint string) error {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("%s is in use: %s; end them, or unmount with --force", mountPoint, strings.Join(texts, ", "))
+}
+
+// mountsBelow returns the mount points below a mount, the deepest first.
+func mountsBelow(mountPoint string) []string {
+	all, _ := place.Mounts() // without a table, none is known
+	var below []string
+	for _, m := range slices.Backward(all) {
+		if strings.HasPrefix(m.MountPoint, mountPoint+"/") {
+			below = append(below, m.MountPoint)
+		}
+	}
+	return below
 }

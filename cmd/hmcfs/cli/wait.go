@@ -13,9 +13,10 @@ func (a keyVerbs) waitVerb() *cobra.Command {
 		Use:   "wait [--published] [--timeout TIME] [--json] KEY...",
 		Short: "Wait until keys exist",
 		Long: "Return when each key names an object whose bytes are available or, with --published, when each is\n" +
-			"published. Keys that do not exist in time fail.\n\n" + keysText,
-		Example: "  hmcfs wait w0 --timeout 20s && python3 infer.py",
-		Args:    arguments(1, -1, "at least one KEY"),
+			"published. Keys that do not exist in time fail.",
+		Annotations: withTopic(topicKeys),
+		Example:     "  hmcfs wait w0 --timeout 20s && python3 infer.py",
+		Args:        arguments(1, -1, "at least one KEY"),
 	}
 	f := addKeyFlags(cmd)
 	var timeout seconds

@@ -43,7 +43,7 @@ func (a keyVerbs) watchVerb() *cobra.Command {
 	}
 	f := &watchFlags{}
 	addJSON(cmd) // it prints nothing else
-	cmd.Flags().StringVar(&f.mount, "mount", "", "Mount point. Default: the only mount.")
+	addMountFlag(cmd, &f.mount)
 	cmd.Flags().StringSliceVar(&f.kinds, "event", nil, "Kinds of events to show. Default: all.")
 	cmd.Flags().BoolVar(&f.published, "published", false, "The same as --event published,consumed,withdrawn.")
 	cmd.Flags().IntVar(&f.count, "count", 0, "Number of events to show. Default: no limit.")
@@ -73,7 +73,7 @@ func (a keyVerbs) watch(ctx context.Context, args []string, f *watchFlags) error
 		}
 		keys = keysOf(pairs)
 	}
-	m, err := a.keyMount(f.mount, nil)
+	m, err := a.mountFor(f.mount)
 	if err != nil {
 		return err
 	}

@@ -72,8 +72,11 @@ func checkDevice(text string, families []Family) (devices.Spec, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return spec, fmt.Errorf("device %q: unknown family %q; use one of %s%s",
-		text, spec.Family, strings.Join(names, ", "), didYouMean(string(spec.Family), names))
+	hint := didYouMean(string(spec.Family), names)
+	if strings.EqualFold(string(spec.Family), "gpu") {
+		hint = "; hmcfs devices shows those of this machine"
+	}
+	return spec, fmt.Errorf("device %q: unknown family %q; use one of %s%s", text, spec.Family, strings.Join(names, ", "), hint)
 }
 
 // check reads every parameter. It returns all faults in one line, which names the device

@@ -10,7 +10,7 @@ import (
 
 // spreadMountOptions splits the -o lists: words for the kernel stay in "option", and words
 // that name an option of the table become that option.
-func spreadMountOptions(flags map[string][]Given) (map[string][]Given, error) {
+func spreadMountOptions(flags map[string][]Given, families []Family) (map[string][]Given, error) {
 	out := maps.Clone(flags)
 	if out == nil {
 		out = map[string][]Given{}
@@ -27,11 +27,32 @@ func spreadMountOptions(flags map[string][]Given) (map[string][]Given, error) {
 	for _, g := range lists {
 		words, err := SplitMountOptions(g.Text)
 		faults = append(faults, err)
-		for _, w := range words {
-			faults = append(faults, spreadWord(out, byKey, g.Source, w))
+		for i, w := range words {
+			if err = spreadWord(out, byKey, g.Source, w); err != nil && i > 0 {
+				err = unquoted(err, words[:i], w, families)
+			}
+			faults = append(faults, err)
 		}
 	}
 	return out, errors.Join(faults...)
+}
+
+// unquoted adds to the error of a word that it may be meant as a parameter of the device before it: a
+// comma separates options, unless it is in double quotes.
+func unquoted(err error, before []string, word string, families []Family) error {
+	key, _, is := strings.Cut(word, "=")
+	at := len(before) - 1
+	for at >= 0 && !strings.HasPrefix(before[at], "device=") {
+		at--
+	}
+	known := slices.ContainsFunc(families, func(f Family) bool {
+		return slices.ContainsFunc(f.Params, func(p Param) bool { return p.Name == key })
+	})
+	if !is || at < 0 || !known {
+		return err
+	}
+	device := strings.TrimPrefix(strings.Join(append(slices.Clone(before[at:]), word), ","), "device=")
+	return fmt.Errorf("%w; %s is a parameter of the device: write double quotes around it, and in a shell single ones around all: -o 'device=\"%s\"'", err, key, device)
 }
 
 func spreadWord(out map[string][]Given, byKey map[string]*Option, source, word string) error {

@@ -58,7 +58,7 @@ func Resolve(in Inputs) (*Settings, error) {
 			given[p.Name] = fromEnv(p, v)
 		}
 	}
-	flags, err := spreadMountOptions(in.Flags)
+	flags, err := spreadMountOptions(in.Flags, in.Families)
 	faults = append(faults, err)
 	maps.Copy(given, flags)
 	s := &Settings{}

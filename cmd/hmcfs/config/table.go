@@ -87,7 +87,7 @@ func Table() []*Option {
 func localTable() []*Option {
 	return []*Option{
 		list("device", func(o *Options) *[]string { return &o.Devices },
-			"Device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB; may be given several times. The host device is always included. Default: host and every accelerator found, but no simulated ones."),
+			"Device to mount, such as host,size=4GiB or opencl:0,size=2GiB or sim:0,size=1GiB, or by its name: cuda0,size=2GiB; may be given several times. The host device is always included. Default: host and every accelerator found, but no simulated ones."),
 		text("state-dir", kindText, "", func(o *Options) *string { return &o.StateDir },
 			"Directory of the metadata and the log. Default: one for each mount point below $XDG_STATE_HOME/hmcfs, or below /var/lib/hmcfs for root."),
 		text("runtime-dir", kindText, "", func(o *Options) *string { return &o.RuntimeDir },

@@ -18,13 +18,15 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-func (c *copier) file(ctx context.Context, j job) File {
+func (w *worker) file(ctx context.Context, j job) File {
 	out := File{Source: j.source.text, Target: j.target.text}
 	begun := time.Now()
-	if j.source.isLocal() && j.target.isLocal() {
-		out.Err = c.content(ctx, j, &out)
+	if !j.source.isLocal() || !j.target.isLocal() {
+		out.Err = w.between(ctx, j, &out)
+	} else if done, err := w.quick(ctx, j, &out); done {
+		out.Err = err
 	} else {
-		out.Err = c.between(ctx, j, &out)
+		out.Err = w.content(ctx, j, &out)
 	}
 	out.Seconds = time.Since(begun).Seconds()
 	return out
@@ -49,13 +51,13 @@ func (c *copier) content(ctx context.Context, j job, out *File) error {
 	m.shift = m.part.off
 	err = m.run(ctx, info)
 	out.Bytes, out.Ranged = m.done, m.ranged
-	if err == nil {
-		err = finish(dst, info)
+	if err == nil && m.part == (segment{0, info.Size()}) {
+		copyTensorFacts(src, dst)
 	}
 	if err == nil {
-		if m.part == (segment{0, info.Size()}) {
-			copyTensorFacts(src, dst)
-		}
+		err = c.finish(src, dst, info)
+	}
+	if err == nil {
 		out.Path = c.pathTaken(src, dst)
 	}
 	left := ""
@@ -99,16 +101,6 @@ func (c *copier) target(j job, info fs.FileInfo) (dst *os.File, made bool, err e
 		return nil, false, errors.Join(err, dst.Close())
 	}
 	return dst, false, nil
-}
-
-// finish sets the target's mode. The set-ID bits are not copied: the target's owner may be
-// a different one.
-func finish(dst *os.File, info fs.FileInfo) error {
-	err := dst.Chmod(info.Mode().Perm())
-	if errors.Is(err, syscall.EPERM) {
-		return nil // a file of another user's that we may write keeps its mode
-	}
-	return err
 }
 
 // giveUp removes a target that was created for this copy, and truncates any other to what
@@ -180,6 +172,8 @@ func (c *copier) passthrough(f *os.File) bool {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return false
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	on, known := c.byKernel[st.Dev]
 	if known {
 		return on

@@ -72,9 +72,9 @@ func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<
 			return ctx.Err()
 		}
 		if buf == nil {
-			buf = make([]byte, f.buffer)
+			buf = make([]byte, min(int64(f.buffer), p.end-p.off))
 		}
-		n, err := f.read(buf[:min(int64(f.buffer), p.end-off)], off)
+		n, err := f.read(buf[:min(int64(len(buf)), p.end-off)], off)
 		if n > 0 {
 			full <- piece{bytes: buf[:n], off: off}
 			off += int64(n)

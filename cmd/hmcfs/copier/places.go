@@ -9,19 +9,37 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// reader is the part of a Tree that only reads names.
+type reader interface {
+	Stat(name string) (fs.FileInfo, error)
+	Lstat(name string) (fs.FileInfo, error)
+	ReadDir(name string) ([]fs.DirEntry, error)
+	ReadLink(name string) (string, error)
+}
+
+// keeper is the part of a Tree that sets what a copy keeps.
+type keeper interface {
+	Chmod(name string, mode fs.FileMode) error
+	// Chown and Chtimes change a link itself.
+	Chown(name string, uid, gid int) error
+	Chtimes(name string, atime, mtime time.Time) error
+}
 
 // Tree is a tree of files. Its methods are those of package os.
 type Tree interface {
-	Stat(name string) (fs.FileInfo, error)
-	ReadDir(name string) ([]fs.DirEntry, error)
-	ReadLink(name string) (string, error)
+	reader
+	keeper
 	Open(name string, flag int, perm fs.FileMode) (Handle, error)
 	Mkdir(name string, perm fs.FileMode) error
 	Symlink(target, name string) error
-	Chmod(name string, mode fs.FileMode) error
 	Truncate(name string, size int64) error
 	Remove(name string) error
+	Link(from, to string) error
 }
 
 // Handle is an open file of a Tree.
@@ -37,6 +55,7 @@ type Inner interface {
 	Tree
 	Copy(ctx context.Context, from, to string) (int64, error)
 	Attribute(name, attribute string) ([]byte, error)
+	Attributes(name string) ([]string, error)
 	SetAttribute(name, attribute string, value []byte) error
 }
 
@@ -44,6 +63,7 @@ type Inner interface {
 type local struct{}
 
 func (local) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
+func (local) Lstat(name string) (fs.FileInfo, error)     { return os.Lstat(name) }
 func (local) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (local) ReadLink(name string) (string, error)       { return os.Readlink(name) }
 func (local) Mkdir(name string, perm fs.FileMode) error  { return os.Mkdir(name, perm) }
@@ -51,6 +71,23 @@ func (local) Symlink(target, name string) error          { return os.Symlink(tar
 func (local) Chmod(name string, mode fs.FileMode) error  { return os.Chmod(name, mode) }
 func (local) Truncate(name string, size int64) error     { return os.Truncate(name, size) }
 func (local) Remove(name string) error                   { return os.Remove(name) }
+func (local) Link(from, to string) error                 { return os.Link(from, to) }
+func (local) Chown(name string, uid, gid int) error      { return os.Lchown(name, uid, gid) }
+
+func (local) Chtimes(name string, atime, mtime time.Time) error {
+	return timesError(name, unix.UtimesNanoAt(unix.AT_FDCWD, name, timespecs(atime, mtime), unix.AT_SYMLINK_NOFOLLOW))
+}
+
+func timespecs(atime, mtime time.Time) []unix.Timespec {
+	return []unix.Timespec{unix.NsecToTimespec(atime.UnixNano()), unix.NsecToTimespec(mtime.UnixNano())}
+}
+
+func timesError(name string, err error) error {
+	if err != nil {
+		return &fs.PathError{Op: "utimensat", Path: name, Err: err}
+	}
+	return nil
+}
 
 func (local) Open(name string, flag int, perm fs.FileMode) (Handle, error) {
 	return os.OpenFile(name, flag, perm)
@@ -93,8 +130,34 @@ func (s spot) in(name string) spot {
 	return spot{s.tree, path.Join(s.name, name), text + name}
 }
 
-// base returns the name that the file gets in another directory.
-func (s spot) base() string { return filepath.Base(filepath.Clean(s.name)) }
+// up returns the directory of a file.
+func (s spot) up() spot {
+	if s.isLocal() {
+		return spot{s.tree, filepath.Dir(s.name), filepath.Dir(s.text)}
+	}
+	return spot{s.tree, path.Dir(s.name), s.text}
+}
+
+// deviceOf returns the device number of an existing local file; 0 for others.
+func deviceOf(s spot) uint64 {
+	if !s.isLocal() {
+		return 0
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.name, &st); err != nil {
+		return 0
+	}
+	return st.Dev
+}
+
+// base returns the name that the file gets in another directory. The directory itself, DIR/., gets none:
+// its contents are copied.
+func (s spot) base() string {
+	if s.text == "." || strings.HasSuffix(s.text, "/.") {
+		return "."
+	}
+	return filepath.Base(filepath.Clean(s.name))
+}
 
 // same reports whether two files, of which a is at s and b is at other, are one.
 func (s spot) same(a fs.FileInfo, other spot, b fs.FileInfo) bool {

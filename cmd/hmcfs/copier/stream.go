@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 )
 
 // facts returns the names of the extended attributes that describe tensors.
@@ -30,7 +29,7 @@ func (c *copier) between(ctx context.Context, j job, out *File) error {
 		out.Bytes, err = c.stream(ctx, j)
 	}
 	if err == nil && j.info.Mode().IsRegular() {
-		err = chmod(j)
+		err = c.settle(j)
 	}
 	if err == nil {
 		if is {
@@ -90,8 +89,11 @@ func (c *copier) stream(ctx context.Context, j job) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	buffer := make([]byte, c.opts.Buffer)
-	zeros := make([]byte, c.opts.Buffer)
+	size := int64(c.opts.Buffer)
+	if j.info.Size() > 0 {
+		size = min(size, j.info.Size())
+	}
+	buffer, zeros := make([]byte, size), make([]byte, size)
 	for err == nil {
 		if err = ctx.Err(); err != nil {
 			break
@@ -111,15 +113,6 @@ func (c *copier) stream(ctx context.Context, j job) (n int64, err error) {
 		err = dst.Truncate(n)
 	}
 	return n, cmp.Or(err, dst.Close())
-}
-
-// chmod sets the target's mode, as finish does.
-func chmod(j job) error {
-	err := j.target.tree.Chmod(j.target.name, j.info.Mode().Perm())
-	if errors.Is(err, syscall.EPERM) {
-		return nil // a file of another user's that we may write keeps its mode
-	}
-	return err
 }
 
 func copyFacts(tree Inner, j job) {

@@ -5,21 +5,72 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"syscall"
 )
 
-// tree copies one file, symbolic link or directory. After an interrupt it does nothing.
-func (c *copier) tree(ctx context.Context, j job) {
+// gather creates the directories and links of a tree, and adds its files to the jobs. After an
+// interrupt it does nothing.
+func (c *copier) gather(ctx context.Context, j job) {
 	switch {
 	case ctx.Err() != nil:
-		c.ended(File{Source: j.source.text, Target: j.target.text, Err: &interruptedError{j.source.text, "it was not started"}})
+		c.failed(j, &interruptedError{j.source.text, "it was not started"})
 	case j.info.IsDir():
 		c.directory(ctx, j)
 	case j.info.Mode()&fs.ModeSymlink != 0:
 		c.symlink(j)
 	case j.info.Mode().IsRegular():
-		c.ended(c.file(ctx, j))
+		c.regular(j)
 	default:
-		c.ended(File{Source: j.source.text, Target: j.target.text, Err: fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source.text)})
+		c.failed(j, fmt.Errorf("%s is neither file, directory nor link; it is skipped", j.source.text))
+	}
+}
+
+// inode identifies a file with several names.
+type inode struct{ dev, ino uint64 }
+
+// link is a file whose target becomes another name of a target.
+type link struct {
+	job
+	first spot
+}
+
+// regular adds a file to the jobs. In an archive, the second name of a file is linked later.
+func (c *copier) regular(j job) {
+	if c.targets != nil {
+		at := written{j.target.tree, j.target.name}
+		if c.targets[at] {
+			c.failed(j, fmt.Errorf("%s is the target of another source; it is not overwritten with %s", j.target.text, j.source.text))
+			return
+		}
+		c.targets[at] = true
+	}
+	sys, is := j.info.Sys().(*syscall.Stat_t)
+	if c.opts.Archive && is && sys.Nlink > 1 {
+		of := inode{sys.Dev, sys.Ino}
+		if first, copied := c.linked[of]; copied && first.tree == j.target.tree {
+			c.links = append(c.links, link{j, first})
+			return
+		}
+		c.linked[of] = j.target
+	}
+	j.at = c.add()
+	c.jobs = append(c.jobs, j)
+}
+
+// linkAll creates the links of files with several names.
+func (c *copier) linkAll(ctx context.Context) {
+	for _, l := range c.links {
+		tree := l.target.tree
+		err := tree.Link(l.first.name, l.target.name)
+		if errors.Is(err, fs.ErrExist) && ctx.Err() == nil {
+			if err = tree.Remove(l.target.name); err == nil {
+				err = tree.Link(l.first.name, l.target.name)
+			}
+		}
+		if err != nil {
+			c.failed(l.job, err)
+		}
 	}
 }
 
@@ -35,34 +86,43 @@ func (e *interruptedError) Error() string {
 // Is makes errors.Is(err, context.Canceled) true.
 func (e *interruptedError) Is(target error) bool { return target == context.Canceled }
 
-// directory creates the directory and copies its contents. Its mode is set at the end, so
+// directory creates the directory and gathers its contents. Its mode is set at the end, so
 // that one without write permission can be filled.
 func (c *copier) directory(ctx context.Context, j job) {
-	fault := func(err error) {
-		c.ended(File{Source: j.source.text, Target: j.target.text, Err: err})
-	}
 	err := j.target.tree.Mkdir(j.target.name, 0o700)
-	made := err == nil
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		fault(err)
+	switch {
+	case err == nil:
+		c.made = append(c.made, j)
+	case !errors.Is(err, fs.ErrExist):
+		c.failed(j, err)
 		return
 	}
 	entries, err := j.source.tree.ReadDir(j.source.name)
 	if err != nil {
-		fault(err)
+		c.failed(j, err)
 		return
 	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			fault(err)
+	into := deviceOf(j.target)
+	for n, e := range entries {
+		if ctx.Err() != nil {
+			c.failed(j, &interruptedError{j.source.text, "not all of it was copied"})
+			return
+		}
+		one := job{source: j.source.in(e.Name()), target: j.target.in(e.Name()), into: into, route: n == 0}
+		if one.info, err = e.Info(); err != nil {
+			c.failed(one, err)
 			continue
 		}
-		c.tree(ctx, job{source: j.source.in(e.Name()), target: j.target.in(e.Name()), info: info})
+		c.gather(ctx, one)
 	}
-	if made {
-		if err := j.target.tree.Chmod(j.target.name, j.info.Mode().Perm()); err != nil {
-			fault(err)
+}
+
+// finishDirectories sets the modes of the directories that were created, and what else is kept, the
+// deepest first.
+func (c *copier) finishDirectories() {
+	for _, j := range slices.Backward(c.made) {
+		if err := c.settle(j); err != nil {
+			c.failed(j, err)
 		}
 	}
 }
@@ -70,7 +130,6 @@ func (c *copier) directory(ctx context.Context, j job) {
 // symlink recreates a link inside a tree. A link that was named as a source was followed
 // before.
 func (c *copier) symlink(j job) {
-	f := File{Source: j.source.text, Target: j.target.text}
 	text, err := j.source.tree.ReadLink(j.source.name)
 	if err == nil {
 		err = j.target.tree.Symlink(text, j.target.name)
@@ -80,7 +139,10 @@ func (c *copier) symlink(j job) {
 			err = nil
 		}
 	}
-	if f.Err = err; err != nil {
-		c.ended(f)
+	if err == nil {
+		err = c.settle(j)
+	}
+	if err != nil {
+		c.failed(j, err)
 	}
 }

@@ -51,7 +51,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	var err error
 	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
-		return refused(p.MountPoint+" is already in use", err, "end that first: hmcfs umount "+p.MountPoint)
+		return d.refusedRuntime(err)
 	}
 	back.push(func() {
 		d.lock.Remove()
@@ -115,6 +115,18 @@ func ending(h place.Holder) bool {
 
 // refused describes a failure to acquire a lock: it names the object, the holder and the
 // remedy.
+// refusedRuntime returns the error for a runtime directory that another daemon uses: of this mount point, or
+// of another one that has been given the same directory.
+func (d *Daemon) refusedRuntime(err error) error {
+	p := d.opts.Places
+	held, is := errors.AsType[*place.HeldError](err)
+	if !is || held.Holder.MountPoint == "" || held.Holder.MountPoint == p.MountPoint {
+		return refused(p.MountPoint+" is already in use", err, "end that first: hmcfs umount "+p.MountPoint)
+	}
+	p.Unlink()
+	return refused("runtime directory "+p.Runtime+" is in use", err, "end that first: hmcfs umount "+held.Holder.MountPoint+", or give another --runtime-dir")
+}
+
 func refused(what string, err error, remedy string) error {
 	held, is := errors.AsType[*place.HeldError](err)
 	if !is {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -119,7 +118,7 @@ func openSpec(ctx context.Context, reg *devices.Registry, text string) (devices.
 // withHost puts the host device first if the specs do not name it: it is always included.
 func withHost(specs []string) []string {
 	for _, s := range specs {
-		if family, _, _ := strings.Cut(s, ","); strings.HasPrefix(family+":", string(host.Family)+":") {
+		if spec, err := devices.ParseSpec(s); err == nil && spec.Family == host.Family {
 			return specs
 		}
 	}

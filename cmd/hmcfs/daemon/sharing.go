@@ -30,7 +30,7 @@ func (d *Daemon) File(ctx context.Context, by objects.Caller, named adminapi.Fil
 	}
 	// Other parts of views and the files of .hmcfs have inode numbers without a record.
 	if _, err = d.store.Attr(ctx, ino); errors.Is(err, metadata.ErrNotExist) {
-		return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", err)
+		return 0, fmt.Errorf("it has no memory of its own; name a file in a device's directory: %w", metadata.ErrNotExist)
 	}
 	return ino, err
 }

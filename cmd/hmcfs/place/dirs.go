@@ -74,10 +74,16 @@ func (p Paths) link() error {
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
 	leave(p.Runtime)
-	if p.Runtime != p.DefaultRuntime {
-		if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
-			_ = os.Remove(p.DefaultRuntime)
-		}
+	p.Unlink()
+}
+
+// Unlink removes the link by which other commands find a runtime directory that is not the default one.
+func (p Paths) Unlink() {
+	if p.Runtime == p.DefaultRuntime {
+		return
+	}
+	if now, err := os.Readlink(p.DefaultRuntime); err == nil && now == p.Runtime {
+		_ = os.Remove(p.DefaultRuntime)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
@@ -34,6 +36,11 @@ func (m Mount) IsServed() bool { return m.Type == servedType }
 
 // IsHMCFS reports whether the mount is an hmcfs mount.
 func (m Mount) IsHMCFS() bool { return m.Type == FSType }
+
+// HasDevice reports whether st_dev of the files of the mount is a device number.
+func (m Mount) HasDevice(dev uint64) bool {
+	return m.Dev == fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
+}
 
 // Owner returns the user whose daemon serves a FUSE mount or a served directory; -1 for other
 // mounts.
