@@ -9,8 +9,7 @@ DESTDIR  ?=
 
 GO       ?= go
 MODULE   := github.com/hmcfs/hmcfs
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
+LDFLAGS  ?=
 BIN      := bin/hmcfs
 WHEELS   ?= bin/wheel
 # Debian's, which has what make deps installs.
@@ -140,14 +139,14 @@ notices: ## Write THIRD_PARTY_NOTICES, the licences of what is linked into the b
 
 install: build ## Install under PREFIX (/usr/local), and the mount helper
 	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs
-	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(DATADIR)/man/man1
+	install -d $(DESTDIR)$(SBINDIR)
 	ln -sf $(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs
 	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions \
 		$(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
 	$(BIN) completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs
 	$(BIN) completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs
 	$(BIN) completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish
-	$(BIN) docs man $(DESTDIR)$(DATADIR)/man/man1
+	$(BIN) docs man $(DESTDIR)$(DATADIR)/man
 	install -D -m 0644 -t $(DESTDIR)$(DATADIR)/doc/hmcfs LICENSE THIRD_PARTY_NOTICES
 
 uninstall: ## Remove what install has put there
@@ -155,7 +154,8 @@ uninstall: ## Remove what install has put there
 		$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs \
 		$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs \
 		$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish \
-		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1
+		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1 \
+		$(DESTDIR)$(DATADIR)/man/man8/mount.hmcfs.8
 	rm -rf $(DESTDIR)$(DATADIR)/doc/hmcfs
 
 clean: ## Remove what was built
