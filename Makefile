@@ -34,7 +34,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build wheel demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh
 
 build: ## Build bin/hmcfs
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+	$(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
 
 # Building in place would leave folders behind, and one that is left tests what it had.
 wheel: ## Build the Python package into bin/wheel, without a network
@@ -89,6 +89,12 @@ bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu
 	tar -C dist -czf dist/gpu.tar.gz hmcfs-gpu
+
+package: ## Build a deb and an rpm into dist/
+	@packaging/build.sh deb rpm
+
+image: ## Build an OCI image into dist/, without docker
+	@packaging/build.sh image
 
 microbench: ## Run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(PKGS)
