@@ -34,7 +34,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build wheel demo test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ wheel: ## Build the Python package into bin/wheel, without a network
 
 demo: deps build ## Mount, copy tensors across devices, show it, unmount
 	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh
+
+picture: build ## Draw docs/demo.svg, the README's picture, from a real run
+	@$(GO) run ./tests/demo/picture -hmcfs $(BIN)
 
 # The targets below leave go vet to make lint.
 test: deps build ## Run every test
@@ -135,7 +138,7 @@ $(TOOLS) &: tests/tools/go.mod tests/tools/go.sum
 	cd tests/tools && $(GO) build -o $(CURDIR)/bin/tools/ tool
 	@touch $(TOOLS)
 
-generate: build ## Write docs/cli.md and docs/config.md from the commands
+generate: build picture ## Write docs/cli.md, docs/config.md and docs/demo.svg from the commands
 	$(BIN) docs cli >docs/cli.md
 	$(BIN) docs config >docs/config.md
 
