@@ -83,8 +83,9 @@ stress: deps ## Run the tests that differ from BASE (main) COUNT (50) times unde
 suites: build ## Run fio and stress-ng on real mounts (what is not installed is skipped)
 	@HMCFS=$(CURDIR)/$(BIN) tests/suites/suites.sh
 
-bench: deps build ## Measure, and write the tables of docs/benchmarks.md
-	$(GO) run ./tests/bench -write
+# With VRAMFS=PROGRAM files of OpenCL devices are compared with vramfs, too.
+bench: deps build ## Measure, and write docs/benchmarks.md, its pages and the README's table
+	$(GO) run ./tests/bench -write $(if $(VRAMFS),-vramfs $(VRAMFS))
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
 	$(GO) run ./tests/scale -write

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"maps"
 	"os"
@@ -75,22 +76,56 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(lines), plot.LogTicks{Prec: -1}
 	pic.Legend.Top, pic.Legend.Left = true, true
 	pic.Add(plotter.NewGrid())
-	for i, name := range slices.Sorted(maps.Keys(lines)) {
+	styles := styles(slices.Sorted(maps.Keys(lines)))
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		line, points, err := plotter.NewLinePoints(lines[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		// The two operations of a path have the same colour.
-		line.Color, points.Color = plotutil.Color(i/2), plotutil.Color(i/2)
-		line.Width, points.Shape = vg.Points(1.5), plotutil.Shape(i/2)
-		line.Dashes = plotutil.Dashes(i % 2)
+		style := styles[name]
+		line.Color, points.Color = style.colour, style.colour
+		line.Width, points.Shape = vg.Points(style.width), plotutil.Shape(style.variant)
+		line.Dashes = plotutil.Dashes(style.variant)
 		pic.Add(line, points)
 		pic.Legend.Add(name, line, points)
 	}
 	to := vgsvg.NewWith(vgsvg.UseWH(20*vg.Centimeter, 13*vg.Centimeter))
-	pic.Draw(plotdraw.New(to))
+	// Half of the last label of the axis is beyond it.
+	pic.Draw(plotdraw.Crop(plotdraw.New(to), vg.Centimeter/4, -vg.Centimeter, vg.Centimeter/4, -vg.Centimeter/4))
 	_, err := to.WriteTo(w)
 	return err
+}
+
+// style is how a line is drawn.
+type style struct {
+	colour  color.Color
+	width   float64
+	variant int // dashes and points
+}
+
+// styles gives each system its colour, and the lines of one system their dashes and points. In a
+// picture of hmcfs alone, each path has a colour: the last word of a name is the operation.
+func styles(names []string) map[string]style {
+	alone := !slices.ContainsFunc(names, func(name string) bool { return systemOf(name) != "hmcfs" })
+	variants, paths := map[string]int{}, map[string]int{}
+	out := map[string]style{}
+	for _, name := range names {
+		group := systemOf(name)
+		s := style{colour: colours()[group], width: 1.5}
+		if alone {
+			group = name[:max(0, strings.LastIndex(name, " "))]
+			if _, ok := paths[group]; !ok {
+				paths[group] = len(paths)
+			}
+			s.colour = plotutil.Color(paths[group])
+		} else if group == "hmcfs" {
+			s.width = 3
+		}
+		s.variant = variants[group]
+		variants[group]++
+		out[name] = s
+	}
+	return out
 }
 
 // sizeTicks labels the sizes of the lines.
