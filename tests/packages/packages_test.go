@@ -5,10 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -82,6 +86,58 @@ func TestPackagesNameTheirFiles(t *testing.T) {
 		if _, name, found := strings.Cut(strings.TrimSpace(line), ": packaging/"); found {
 			if _, err := os.Stat("../../packaging/" + name); err != nil {
 				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestManifests checks the manifests of docs/deploy against the types of Kubernetes, which are
+// modules of packaging's own.
+func TestManifests(t *testing.T) {
+	if !kit.Exhaustive() {
+		t.Skip("builds the types of Kubernetes; make check runs it")
+	}
+	script(t, "go", "-C", "packaging", "vet", "./...")
+	script(t, "go", "-C", "packaging", "test", "./...")
+}
+
+// TestTemplates checks that the forms for issues are YAML with what GitHub asks for.
+func TestTemplates(t *testing.T) {
+	forms, err := filepath.Glob("../../.github/ISSUE_TEMPLATE/*.yml")
+	if err != nil || len(forms) == 0 {
+		t.Fatalf("no forms: %v", err)
+	}
+	for _, path := range forms {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var form struct {
+			Name, Description string
+			Labels            []string
+			Body              []struct {
+				Type, ID    string
+				Attributes  map[string]any
+				Validations map[string]bool
+			}
+			Blank *bool `yaml:"blank_issues_enabled"`
+			Links []struct {
+				Name, URL, About string
+			} `yaml:"contact_links"`
+		}
+		if err := yaml.UnmarshalWithOptions(text, &form, yaml.Strict()); err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if filepath.Base(path) == "config.yml" {
+			continue
+		}
+		if form.Name == "" || form.Description == "" || len(form.Body) == 0 {
+			t.Errorf("%s has no name, description or body", path)
+		}
+		for _, part := range form.Body {
+			if !slices.Contains([]string{"markdown", "textarea", "input"}, part.Type) || (part.Type != "markdown" && part.Attributes["label"] == nil) {
+				t.Errorf("%s: %+v", path, part)
 			}
 		}
 	}
