@@ -25,7 +25,7 @@ for unit in docs/deploy/*.service; do
 	sed -i 's,/usr/local/bin/,/usr/bin/,g' "$units/${unit##*/}"
 done
 install -D -m 0644 docs/deploy/config.yaml "$root/usr/share/doc/hmcfs/examples/config.yaml"
-install -D -m 0644 -t "$root/usr/share/doc/hmcfs" CHANGELOG.md README.md
+install -D -m 0644 -t "$root/usr/share/doc/hmcfs" CHANGELOG.md
 VERSION=$(sed -n 's/^const release = "\(.*\)"$/\1/p' cmd/hmcfs/cli/version.go)
 export VERSION
 

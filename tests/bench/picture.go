@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -74,7 +75,9 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 	pic.X.Label.Text, pic.Y.Label.Text = "size, bytes", "GB/s (1e9 bytes)"
 	pic.X.Scale, pic.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(lines), plot.LogTicks{Prec: -1}
-	pic.Legend.Top, pic.Legend.Left = true, true
+	// Below the lines, which rise to the right.
+	pic.Legend.Top, pic.Legend.Left = false, true
+	pic.Legend.XOffs, pic.Legend.YOffs = 13*vg.Centimeter, vg.Centimeter/4
 	pic.Add(plotter.NewGrid())
 	styles := styles(slices.Sorted(maps.Keys(lines)))
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
@@ -92,7 +95,12 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 	to := vgsvg.NewWith(vgsvg.UseWH(20*vg.Centimeter, 13*vg.Centimeter))
 	// Half of the last label of the axis is beyond it.
 	pic.Draw(plotdraw.Crop(plotdraw.New(to), vg.Centimeter/4, -vg.Centimeter, vg.Centimeter/4, -vg.Centimeter/4))
-	_, err := to.WriteTo(w)
+	var svg strings.Builder
+	if _, err := to.WriteTo(&svg); err != nil {
+		return err
+	}
+	// A browser without the font takes one of its width.
+	_, err := io.WriteString(w, strings.ReplaceAll(svg.String(), "Liberation Serif", "Liberation Serif, Times New Roman, Times, serif"))
 	return err
 }
 
@@ -128,16 +136,25 @@ func styles(names []string) map[string]style {
 	return out
 }
 
-// sizeTicks labels the sizes of the lines.
+// sizeTicks labels the sizes of the lines, but for those whose label would touch the one before.
 func sizeTicks(lines map[string]plotter.XYs) plot.ConstantTicks {
-	var ticks plot.ConstantTicks
+	var sizes []float64
 	for _, points := range lines {
 		for _, p := range points {
-			at := plot.Tick{Value: p.X, Label: short(devices.Size(p.X))}
-			if !slices.Contains(ticks, at) {
-				ticks = append(ticks, at)
-			}
+			sizes = append(sizes, p.X)
 		}
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	var ticks plot.ConstantTicks
+	apart := math.Log(sizes[len(sizes)-1]/sizes[0]) / 11
+	last := math.Inf(-1)
+	for _, size := range sizes {
+		at := plot.Tick{Value: size}
+		if math.Log(size)-last >= apart {
+			at.Label, last = short(devices.Size(size)), math.Log(size)
+		}
+		ticks = append(ticks, at)
 	}
 	return ticks
 }

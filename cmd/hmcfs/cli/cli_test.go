@@ -310,7 +310,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("--version says %+v, version %+v", a, b)
 	}
 	var v adminapi.Version
-	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version {
+	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version() {
 		t.Errorf("%+v", r)
 	}
 }

@@ -64,12 +64,12 @@ func main() {
 	}
 }
 
-func run(program, python, out string) error {
+func run(program, python, out string) (err error) {
 	dir, err := os.MkdirTemp("", "hmcfs-picture-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if program, err = filepath.Abs(program); err != nil {
 		return err
 	}
@@ -88,11 +88,12 @@ func run(program, python, out string) error {
 // record runs the commands, with the programs of a directory first, and returns the lines of the
 // terminal.
 func record(dir string) ([]string, error) {
-	script := setUp
+	var script strings.Builder
+	script.WriteString(setUp)
 	for _, c := range commands() {
-		script += fmt.Sprintf("echo %s\n%s\n", quote("$ "+c), c)
+		fmt.Fprintf(&script, "echo %s\n%s\n", quote("$ "+c), c)
 	}
-	cmd := exec.Command("bash", "-c", script)
+	cmd := exec.Command("bash", "-c", script.String())
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
 	said, err := cmd.CombinedOutput()
