@@ -104,7 +104,7 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 	return err
 }
 
-// style is how a line is drawn.
+// style holds the look of a line.
 type style struct {
 	colour  color.Color
 	width   float64

@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
-	"github.com/hmcfs/hmcfs/tests/measure"
 )
 
 // startVramfs mounts vramfs on its first device, if there is a program.
@@ -19,21 +20,37 @@ func (l *lab) startVramfs(ctx context.Context) error {
 	if l.opts.vramfs == "" {
 		return nil
 	}
-	l.vramfs = filepath.Join(l.dir, "vramfs")
-	if err := os.Mkdir(l.vramfs, 0o700); err != nil {
+	point := filepath.Join(l.dir, "vramfs")
+	if err := os.Mkdir(point, 0o700); err != nil {
 		return err
 	}
-	// Without -f it returns when it is mounted, and serves in the background.
-	size := fmt.Sprintf("%dM", 2*uint64(l.opts.size/devices.MiB)+64)
-	if _, err := measure.Output(exec.CommandContext(ctx, l.opts.vramfs, l.vramfs, size)); err != nil {
+	cmd := exec.Command(l.opts.vramfs, point, fmt.Sprintf("%dM", 2*uint64(l.opts.size/devices.MiB)+64), "-f")
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	l.Later(func() error {
-		err := unix.Unmount(l.vramfs, 0)
-		if err != nil {
-			err = errors.Join(fmt.Errorf("unmount %s: %w", l.vramfs, err), unix.Unmount(l.vramfs, unix.MNT_DETACH))
+		if err := unix.Unmount(point, 0); err != nil {
+			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
+				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
 		}
-		return err
+		return cmd.Wait()
 	})
-	return nil
+	for begin := time.Now(); ; {
+		mounted, err := mountinfo.Mounted(point)
+		if err != nil {
+			return err
+		}
+		if mounted {
+			l.vramfs = point
+			return nil
+		}
+		if time.Since(begin) > patience {
+			return errors.New("it does not mount; its first OpenCL device must be of the type that it looks for")
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
