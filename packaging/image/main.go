@@ -11,6 +11,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -90,12 +92,9 @@ func build(root, base, version, out string) error {
 	return write(img, version, out)
 }
 
-// architecture returns that of the base, or of this machine for a base that names none.
+// architecture returns that of the base; for one that names none, what is built for.
 func architecture(of string) string {
-	if of != "" {
-		return of
-	}
-	return strings.TrimSpace(os.Getenv("GOARCH"))
+	return cmp.Or(of, os.Getenv("GOARCH"), runtime.GOARCH)
 }
 
 // baseImage returns the base as an image.
