@@ -9,8 +9,7 @@ DESTDIR  ?=
 
 GO       ?= go
 MODULE   := github.com/hmcfs/hmcfs
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  := -X $(MODULE)/cmd/hmcfs/cli.version=$(VERSION)
+LDFLAGS  ?=
 BIN      := bin/hmcfs
 WHEELS   ?= bin/wheel
 # Debian's, which has what make deps installs.
@@ -40,7 +39,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build wheel demo test check race stress suites bench gpu-bundle microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +48,7 @@ deps: ## Install what tests and demo need (Debian, Ubuntu)
 	@tests/deps.sh
 
 build: ## Build bin/hmcfs
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
+	$(GO) build -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/hmcfs
 
 # Building in place would leave folders behind, and one that is left tests what it had.
 wheel: ## Build the Python package into bin/wheel, without a network
@@ -59,6 +58,9 @@ wheel: ## Build the Python package into bin/wheel, without a network
 
 demo: deps build ## Mount, copy tensors across devices, show it, unmount
 	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh
+
+picture: build ## Draw docs/demo.svg, the README's picture, from a real run
+	@$(GO) run ./tests/demo/picture -hmcfs $(BIN)
 
 # The targets below leave go vet to make lint.
 test: deps build ## Run every test
@@ -86,8 +88,9 @@ stress: deps ## Run the tests that differ from BASE (main) COUNT (50) times unde
 suites: build ## Run fio and stress-ng on real mounts (what is not installed is skipped)
 	@HMCFS=$(CURDIR)/$(BIN) tests/suites/suites.sh
 
-bench: deps build ## Measure, and write the tables of docs/benchmarks.md
-	$(GO) run ./tests/bench -write
+# With VRAMFS=PROGRAM files of OpenCL devices are compared with vramfs, too.
+bench: deps build ## Measure, and write docs/benchmarks.md, its pages and the README's table
+	$(GO) run ./tests/bench -write $(if $(VRAMFS),-vramfs $(VRAMFS))
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
 	$(GO) run ./tests/scale -write
@@ -95,6 +98,12 @@ bench: deps build ## Measure, and write the tables of docs/benchmarks.md
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
 	tests/gpu/bundle.sh dist/hmcfs-gpu
 	tar -C dist -czf dist/gpu.tar.gz hmcfs-gpu
+
+package: ## Build a deb and an rpm into dist/
+	@packaging/build.sh deb rpm
+
+image: ## Build an OCI image into dist/, without docker
+	@packaging/build.sh image
 
 microbench: ## Run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(PKGS)
@@ -135,7 +144,7 @@ $(TOOLS) &: tests/tools/go.mod tests/tools/go.sum
 	cd tests/tools && $(GO) build -o $(CURDIR)/bin/tools/ tool
 	@touch $(TOOLS)
 
-generate: build ## Write docs/cli.md and docs/config.md from the commands
+generate: build picture ## Write docs/cli.md, docs/config.md and docs/demo.svg from the commands
 	$(BIN) docs cli >docs/cli.md
 	$(BIN) docs config >docs/config.md
 
@@ -145,14 +154,14 @@ notices: ## Write THIRD_PARTY_NOTICES, the licences of what is linked into the b
 
 install: build ## Install under PREFIX (/usr/local), and the mount helper
 	install -D -m 0755 $(BIN) $(DESTDIR)$(BINDIR)/hmcfs
-	install -d $(DESTDIR)$(SBINDIR) $(DESTDIR)$(DATADIR)/man/man1
+	install -d $(DESTDIR)$(SBINDIR)
 	ln -sf $(BINDIR)/hmcfs $(DESTDIR)$(SBINDIR)/mount.hmcfs
 	install -d $(DESTDIR)$(DATADIR)/bash-completion/completions \
 		$(DESTDIR)$(DATADIR)/zsh/site-functions $(DESTDIR)$(DATADIR)/fish/vendor_completions.d
 	$(BIN) completion bash >$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs
 	$(BIN) completion zsh >$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs
 	$(BIN) completion fish >$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish
-	$(BIN) docs man $(DESTDIR)$(DATADIR)/man/man1
+	$(BIN) docs man $(DESTDIR)$(DATADIR)/man
 	install -D -m 0644 -t $(DESTDIR)$(DATADIR)/doc/hmcfs LICENSE THIRD_PARTY_NOTICES
 
 uninstall: ## Remove what install has put there
@@ -160,7 +169,8 @@ uninstall: ## Remove what install has put there
 		$(DESTDIR)$(DATADIR)/bash-completion/completions/hmcfs \
 		$(DESTDIR)$(DATADIR)/zsh/site-functions/_hmcfs \
 		$(DESTDIR)$(DATADIR)/fish/vendor_completions.d/hmcfs.fish \
-		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1
+		$(DESTDIR)$(DATADIR)/man/man1/hmcfs.1 $(DESTDIR)$(DATADIR)/man/man1/hmcfs-*.1 \
+		$(DESTDIR)$(DATADIR)/man/man8/mount.hmcfs.8
 	rm -rf $(DESTDIR)$(DATADIR)/doc/hmcfs
 
 clean: ## Remove what was built

@@ -32,6 +32,9 @@ func (l *lab) facts(ctx context.Context) *facts {
 		f.add("passthrough", map[bool]string{true: "on", false: "off: " + st.Passthrough.Reason}[st.Passthrough.On])
 	}
 	f.add("Go", runtime.Version()+", go-fuse "+measure.Said(ctx, "go", "list", "-m", "-f", "{{.Version}}", "github.com/hanwen/go-fuse/v2"))
+	if l.opts.vramfs != "" {
+		f.add("vramfs", "on the same OpenCL device")
+	}
 	f.add("dd and cp", measure.Said(ctx, "cp", "--version"))
 	f.add("huge pages", "tmpfs "+word("/sys/kernel/mm/transparent_hugepage/shmem_enabled")+", anonymous "+word("/sys/kernel/mm/transparent_hugepage/enabled"))
 	f.last = fmt.Sprintf("- files of %v, medians of %d rounds, %d empty files\n\n", l.opts.size, l.opts.rounds, l.opts.files)

@@ -23,6 +23,7 @@ type lab struct {
 	tmpfs   string
 	loop    string // the example unchanged
 	checked string // the example with default_permissions
+	vramfs  string // a mount of vramfs, with options.vramfs
 	mnt     *measure.Mount
 	opencl  *opencl.Driver
 }
@@ -43,6 +44,9 @@ func (l *lab) setUp(ctx context.Context) (err error) {
 	l.Later(done)
 	if err = l.startLoopbacks(ctx); err != nil {
 		return fmt.Errorf("loopback: %w", err)
+	}
+	if err = l.startVramfs(ctx); err != nil {
+		return fmt.Errorf("vramfs: %w", err)
 	}
 	size := func(files uint64) string { return fmt.Sprintf("size=%d", files*uint64(l.opts.size)) }
 	l.mnt, err = l.mountAt(ctx, "mnt",

@@ -1,4 +1,4 @@
-// Bench measures hmcfs against its speed and memory targets, and writes docs/benchmarks.md:
+// Bench measures hmcfs against its speed and memory targets, and writes the pages of docs/benchmarks:
 //
 //	go run ./tests/bench [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -peers [-write] [-rows TEXT] [-rounds 5]
@@ -6,12 +6,18 @@
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -ranks [-write] [-rows TEXT] [-rounds 5]
+//	go run ./tests/bench -summary -write
 //
 // The first measures a mount, the second the communicator between two processes, the third keyed
 // objects, the fourth the mounts of a cluster, the fifth collectives, in comparison with
 // Open MPI and PyTorch with Gloo, which must be installed for it (openmpi-bin, libopenmpi-dev,
-// python3-torch), and the last ranks in Python, in comparison with ranks in Go. All need root and the output of `make deps build`. The first starts a daemon
-// on a temporary mount, and for comparison a tmpfs and go-fuse's loopback example; the second
+// python3-torch), and the sixth ranks in Python, in comparison with ranks in Go. The last measures
+// nothing: it writes docs/benchmarks.md, its chart and the table of the README from the pages, as
+// every other one does at its end.
+//
+// All others need root and the output of `make deps build`. The first starts a daemon
+// on a temporary mount, and for comparison a tmpfs, go-fuse's loopback example and, with -vramfs PROGRAM, vramfs
+// on the same OpenCL device; the second
 // runs hmcfs perf serve, locally and between two network namespaces, and for comparison iperf3
 // and ucx_perftest. Everything is removed at the end, even after an interrupt. The exit status
 // is 1 when something could not be measured; a missed target is only reported in the table.
@@ -53,6 +59,11 @@ type options struct {
 	write   bool
 	doc     string
 
+	// summary only summarizes what was measured.
+	summary bool
+	// vramfs is the program of that name, or empty.
+	vramfs string
+
 	// nodes measures a cluster.
 	nodes bool
 
@@ -86,10 +97,10 @@ type options struct {
 func defaults() options {
 	return options{
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
-		keys: 1_000_000, through: 10 * devices.GiB, doc: "docs/benchmarks.md",
+		keys: 1_000_000, through: 10 * devices.GiB,
 		rankCalls: 20, python: "objects/client/python",
 		manyKeys: 8192, manyBlobs: 512, calls: 2000,
-		picture: "docs/bandwidth.svg", collectivesPicture: "docs/collectives.svg", times: 5, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
+		picture: pages + "bandwidth.svg", collectivesPicture: pages + "collectives.svg", times: 5, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
 }
 
@@ -105,12 +116,14 @@ func main() {
 	flag.IntVar(&o.keys, "keys", o.keys, "how many keys the store of the last row has")
 	flag.StringVar(&o.rows, "rows", o.rows, "measure only rows whose name has this `text`; with -peers -write and none there is the picture alone")
 	flag.BoolVar(&o.write, "write", o.write, "write the table into the document")
-	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write")
+	flag.StringVar(&o.doc, "doc", o.doc, "the document of -write; by default the page of docs/benchmarks")
 	flag.BoolVar(&o.peers, "peers", o.peers, "measure the communicator between two processes, and not a mount")
 	flag.BoolVar(&o.objects, "objects", o.objects, "measure keyed objects, and not a mount")
 	flag.BoolVar(&o.nodes, "nodes", o.nodes, "measure mounts that know each other")
 	flag.BoolVar(&o.collectives, "collectives", o.collectives, "measure collectives between processes")
 	flag.BoolVar(&o.ranks, "ranks", o.ranks, "measure ranks in Python")
+	flag.BoolVar(&o.summary, "summary", o.summary, "write the summary of what was measured")
+	flag.StringVar(&o.vramfs, "vramfs", o.vramfs, "`program` of vramfs to compare with; its GPU filter must accept the device")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -131,21 +144,13 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	if o.hmcfs, err = filepath.Abs(o.hmcfs); err != nil {
 		return err
 	}
-	var b bed
-	begin := sectionBegin
-	switch {
-	case o.peers:
-		b, begin = &peers{opts: o}, peersBegin
-	case o.objects:
-		b, begin = &lobby{opts: o, lab: &lab{opts: o}}, objectsBegin
-	case o.collectives:
-		b, begin = &collectives{opts: o}, collectivesBegin
-	case o.ranks:
-		b, begin = &ranks{opts: o}, ranksBegin
-	case o.nodes:
-		b, begin = &nodes{opts: o}, nodesBegin
-	default:
-		b = &lab{opts: o, opencl: opencl.NewDriver(opencl.Options{})}
+	if o.summary {
+		return writeSummary(".")
+	}
+	b, begin, page := o.bed()
+	ours := o.doc == "" // the pages of this repository
+	if ours {
+		o.doc = pages + page + ".md"
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if err = b.setUp(ctx); err != nil {
@@ -157,9 +162,30 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	if drawn, ok := b.(interface {
 		picture(ctx context.Context, progress io.Writer) error
 	}); ok {
-		return drawn.picture(ctx, progress)
+		err = drawn.picture(ctx, progress)
 	}
-	return nil
+	if err != nil || !ours {
+		return err
+	}
+	return writeSummary(".")
+}
+
+// bed returns what the options select: where it is measured, the line of the document at which it
+// begins, and the page.
+func (o options) bed() (b bed, begin, page string) {
+	switch {
+	case o.peers:
+		return &peers{opts: o}, peersBegin, "peers"
+	case o.objects:
+		return &lobby{opts: o, lab: &lab{opts: o}}, objectsBegin, "objects"
+	case o.collectives:
+		return &collectives{opts: o}, collectivesBegin, "collectives"
+	case o.ranks:
+		return &ranks{opts: o}, ranksBegin, "ranks"
+	case o.nodes:
+		return &nodes{opts: o}, nodesBegin, "nodes"
+	}
+	return &lab{opts: o, opencl: opencl.NewDriver(opencl.Options{})}, sectionBegin, "mount"
 }
 
 // bed is an environment in which rows are measured. Whatever setUp has set up is released by

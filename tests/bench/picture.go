@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image/color"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -73,36 +75,86 @@ func drawLines(title string, lines map[string]plotter.XYs, w io.Writer) error {
 	pic.X.Label.Text, pic.Y.Label.Text = "size, bytes", "GB/s (1e9 bytes)"
 	pic.X.Scale, pic.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	pic.X.Tick.Marker, pic.Y.Tick.Marker = sizeTicks(lines), plot.LogTicks{Prec: -1}
-	pic.Legend.Top, pic.Legend.Left = true, true
+	// Below the lines, which rise to the right.
+	pic.Legend.Top, pic.Legend.Left = false, true
+	pic.Legend.XOffs, pic.Legend.YOffs = 13*vg.Centimeter, vg.Centimeter/4
 	pic.Add(plotter.NewGrid())
-	for i, name := range slices.Sorted(maps.Keys(lines)) {
+	styles := styles(slices.Sorted(maps.Keys(lines)))
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		line, points, err := plotter.NewLinePoints(lines[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		// The two operations of a path have the same colour.
-		line.Color, points.Color = plotutil.Color(i/2), plotutil.Color(i/2)
-		line.Width, points.Shape = vg.Points(1.5), plotutil.Shape(i/2)
-		line.Dashes = plotutil.Dashes(i % 2)
+		style := styles[name]
+		line.Color, points.Color = style.colour, style.colour
+		line.Width, points.Shape = vg.Points(style.width), plotutil.Shape(style.variant)
+		line.Dashes = plotutil.Dashes(style.variant)
 		pic.Add(line, points)
 		pic.Legend.Add(name, line, points)
 	}
 	to := vgsvg.NewWith(vgsvg.UseWH(20*vg.Centimeter, 13*vg.Centimeter))
-	pic.Draw(plotdraw.New(to))
-	_, err := to.WriteTo(w)
+	// Half of the last label of the axis is beyond it.
+	pic.Draw(plotdraw.Crop(plotdraw.New(to), vg.Centimeter/4, -vg.Centimeter, vg.Centimeter/4, -vg.Centimeter/4))
+	var svg strings.Builder
+	if _, err := to.WriteTo(&svg); err != nil {
+		return err
+	}
+	// A browser without the font takes one of its width.
+	_, err := io.WriteString(w, strings.ReplaceAll(svg.String(), "Liberation Serif", "Liberation Serif, Times New Roman, Times, serif"))
 	return err
 }
 
-// sizeTicks labels the sizes of the lines.
+// style holds the look of a line.
+type style struct {
+	colour  color.Color
+	width   float64
+	variant int // dashes and points
+}
+
+// styles gives each system its colour, and the lines of one system their dashes and points. In a
+// picture of hmcfs alone, each path has a colour: the last word of a name is the operation.
+func styles(names []string) map[string]style {
+	alone := !slices.ContainsFunc(names, func(name string) bool { return systemOf(name) != "hmcfs" })
+	variants, paths := map[string]int{}, map[string]int{}
+	out := map[string]style{}
+	for _, name := range names {
+		group := systemOf(name)
+		s := style{colour: colours()[group], width: 1.5}
+		if alone {
+			group = name[:max(0, strings.LastIndex(name, " "))]
+			if _, ok := paths[group]; !ok {
+				paths[group] = len(paths)
+			}
+			s.colour = plotutil.Color(paths[group])
+		} else if group == "hmcfs" {
+			s.width = 3
+		}
+		s.variant = variants[group]
+		variants[group]++
+		out[name] = s
+	}
+	return out
+}
+
+// sizeTicks labels the sizes of the lines, but for those whose label would touch the one before.
 func sizeTicks(lines map[string]plotter.XYs) plot.ConstantTicks {
-	var ticks plot.ConstantTicks
+	var sizes []float64
 	for _, points := range lines {
 		for _, p := range points {
-			at := plot.Tick{Value: p.X, Label: short(devices.Size(p.X))}
-			if !slices.Contains(ticks, at) {
-				ticks = append(ticks, at)
-			}
+			sizes = append(sizes, p.X)
 		}
+	}
+	slices.Sort(sizes)
+	sizes = slices.Compact(sizes)
+	var ticks plot.ConstantTicks
+	apart := math.Log(sizes[len(sizes)-1]/sizes[0]) / 11
+	last := math.Inf(-1)
+	for _, size := range sizes {
+		at := plot.Tick{Value: size}
+		if math.Log(size)-last >= apart {
+			at.Label, last = short(devices.Size(size)), math.Log(size)
+		}
+		ticks = append(ticks, at)
 	}
 	return ticks
 }

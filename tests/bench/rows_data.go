@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/bench"
 	"github.com/hmcfs/hmcfs/devices"
@@ -64,7 +65,7 @@ func (l *lab) openclRows() []row {
 	after := removing(ocl, tmp)
 	rawRead := l.raw(func(b opencl.Baseline) float64 { return b.Read })
 	rawWrite := l.raw(func(b opencl.Baseline) float64 { return b.Write })
-	return []row{
+	rows := []row{
 		{
 			name: "OpenCL file, dd read", unit: gigabytes, after: after,
 			sides: []side{
@@ -94,6 +95,16 @@ func (l *lab) openclRows() []row {
 		},
 		l.twoReaders(),
 	}
+	if l.opts.vramfs != "" {
+		other := filepath.Join(l.vramfs, "file")
+		rows[0].sides = append(rows[0].sides, l.ddRead("vramfs", other))
+		rows[1].sides = append(rows[1].sides, l.ddWrite("vramfs", other))
+		for i := range rows[:2] {
+			rows[i].wants = append(rows[i].wants, want{of: "ocl0", against: "vramfs", bound: 1})
+			rows[i].after = removing(ocl, tmp, other)
+		}
+	}
+	return rows
 }
 
 // twoReaders compares two concurrent dd, each reading its own file, with one alone.

@@ -40,6 +40,7 @@ func TestDemo(t *testing.T) {
 	kit.Require(t, "fuse", "root", "opencl", "tool:getfattr")
 	hmcfs := kit.Build(t, "../../cmd/hmcfs")
 	t.Run("works", func(t *testing.T) { works(t, hmcfs) })
+	t.Run("picture", func(t *testing.T) { drawn(t, hmcfs) })
 	for name, c := range map[string]struct{ cp, says string }{
 		"a wrong byte is noticed": {
 			cp: `/bin/cp "$@"
@@ -101,5 +102,23 @@ func notices(t *testing.T, hmcfs, cp, says string) {
 	}
 	if !strings.Contains(out, says) {
 		t.Errorf("no %q; the end is\n%s", says, end(out))
+	}
+}
+
+// drawn draws the README's picture again: what it shows is what a mount does today.
+func drawn(t *testing.T, hmcfs string) {
+	t.Helper()
+	kit.Require(t, "numpy")
+	out := filepath.Join(t.TempDir(), "demo.svg")
+	if said, err := exec.Command("go", "run", "./picture", "-hmcfs", hmcfs, "-python", kit.Python(), "-o", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	got, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const document = "../../docs/demo.svg"
+	if want, err := os.ReadFile(document); err != nil || string(got) != string(want) {
+		t.Errorf("%s is not what the commands print now (%v); make picture draws it again", document, err)
 	}
 }

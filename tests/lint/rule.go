@@ -52,6 +52,7 @@ func Rules() []Rule {
 		{"methods", checkMethods},
 		{"machine-paths", checkMachinePaths},
 		{"named-tests", checkNamedTests},
+		{"links", checkLinks},
 	}
 }
 

@@ -381,6 +381,17 @@ func a(err error) string {
 				"fs/sub/a_test.go": "package sub\nfunc TestThere() {}",
 			},
 		},
+		"links": {
+			bad: map[string]string{
+				"docs/a.md": "[gone](gone.md) BAD\n[no such heading](b.md#none) BAD\n[nor here](#none) BAD\n![x](x.svg) BAD",
+				"docs/b.md": "# Title\n```\n# none\n```\n",
+			},
+			good: map[string]string{
+				"docs/a.md":     "# A, `b` and C-D\n[b](sub/b.md#title), [here](#a-b-and-c-d), [up](../README.md), [folder](sub), [web](https://a.b/c)\n```\n[x](gone.md)\n```",
+				"docs/sub/b.md": "## Title\n[a](../a.md)",
+				"README.md":     "[a](docs/a.md#a-b-and-c-d)",
+			},
+		},
 		"machine-paths": {
 			bad: map[string]string{
 				"docs/a.md": "see /ro" + "ot/notes BAD\n(/ho" + "me/someone/src) BAD",

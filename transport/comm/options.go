@@ -63,7 +63,7 @@ type Options struct {
 	// transport can't.
 	//
 	// Empty means all but UCX, which without RDMA is slower than the others (see
-	// docs/benchmarks.md). Peers with which RDMA and UCX are used are trusted
+	// docs/benchmarks/peers.md). Peers with which RDMA and UCX are used are trusted
 	// with the memory of this process: see transport/ucx.
 	Transports []Transport
 	// Devices are those on which memory is opened that a peer on this host shares

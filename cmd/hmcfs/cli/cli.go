@@ -16,11 +16,6 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
-// version is set when the program is linked:
-//
-//	go build -ldflags "-X github.com/hmcfs/hmcfs/cmd/hmcfs/cli.version=v1.2.3"
-var version = "dev"
-
 // app is one execution of the command line.
 type app struct {
 	Env
@@ -104,7 +99,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	root.SetFlagErrorFunc(flagFault)
-	root.Version = version
+	root.Version = version()
 	root.SetVersionTemplate(versionText() + "\n")
 	return root
 }

@@ -314,7 +314,7 @@ func TestVersion(t *testing.T) {
 		t.Errorf("--version says %+v, version %+v", a, b)
 	}
 	var v adminapi.Version
-	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version {
+	if r := run(t, "version", "--json"); json.Unmarshal([]byte(r.out), &v) != nil || v.Version != version() {
 		t.Errorf("%+v", r)
 	}
 }
@@ -340,10 +340,30 @@ func TestManPagesAndCompletions(t *testing.T) {
 	if r := run(t, "docs", "man", dir); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	for _, name := range []string{"hmcfs.1", "hmcfs-mount.1", "hmcfs-config-show.1"} {
+	page := func(name, begins string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || !strings.HasPrefix(string(text), ".TH HMCFS") {
+		if err != nil || !strings.HasPrefix(string(text), begins) {
 			t.Errorf("%s: %.40s, %v", name, text, err)
+		}
+		return string(text)
+	}
+	page("man1/hmcfs-mount.1", ".TH HMCFS")
+	page("man1/hmcfs-config-show.1", ".TH HMCFS")
+	program, helper := page("man1/hmcfs.1", ".TH HMCFS"), page("man8/mount.hmcfs.8", ".TH MOUNT.HMCFS 8")
+	root := (&app{}).root()
+	for _, c := range commands(root)[1:] {
+		if !strings.Contains(program, ".TP\n.B "+roff(c.CommandPath())+"\n") {
+			t.Errorf("hmcfs(1) lacks %s", c.CommandPath())
+		}
+	}
+	for _, row := range exitCodes() {
+		if !strings.Contains(program, ".B "+row.Codes+"\n") {
+			t.Errorf("hmcfs(1) lacks the exit code %s", row.Codes)
+		}
+	}
+	for _, option := range config.Table() {
+		if !strings.Contains(helper, ".B "+roff(option.Key())) {
+			t.Errorf("mount.hmcfs(8) lacks %s", option.Key())
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

@@ -56,7 +56,7 @@ func writeDoc(w io.Writer, name string, cmd *cobra.Command) error {
 		"flags": visibleFlags, "flag": flagName, "default": defaultText, "options": config.Table, "variables": env.Knobs,
 		"cell": cell, "code": code, "values": func(text string) string { return cell(strings.ReplaceAll(text, "<", `\<`)) },
 		"trim": func(title string) string { return strings.TrimSuffix(title, ":") },
-		"roff": roff, "upper": strings.ToUpper,
+		"roff": roff, "upper": strings.ToUpper, "exits": exitCodes,
 	}).ParseFS(docTemplates, "docs/"+name)
 	if err != nil {
 		return err
@@ -203,21 +203,27 @@ func code(text string) string {
 	return "`" + cell(text) + "`"
 }
 
-// writeMan writes a man page for each command into a directory.
+// writeMan writes a man page for each command, and one for the helper of mount(8), into the
+// folders of their sections below a directory.
 func writeMan(root *cobra.Command, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	for _, c := range commands(root) {
+		if err := writePage(filepath.Join(dir, "man1", pageName(c)+".1"), "man.tmpl", c); err != nil {
+			return err
+		}
+	}
+	return writePage(filepath.Join(dir, "man8", helperName+".8"), helperName+".8.tmpl", root)
+}
+
+// writePage writes one man page.
+func writePage(path, template string, cmd *cobra.Command) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	for _, c := range commands(root) {
-		f, err := os.Create(filepath.Join(dir, pageName(c)+".1"))
-		if err != nil {
-			return err
-		}
-		if err = errors.Join(writeDoc(f, "man.tmpl", c), f.Close()); err != nil {
-			return err
-		}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
 	}
-	return nil
+	return errors.Join(writeDoc(f, template, cmd), f.Close())
 }
 
 // roff escapes a text so that it is not interpreted as commands.

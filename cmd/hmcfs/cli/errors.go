@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
 )
@@ -32,6 +34,28 @@ const (
 	// SIGINT, 143 for SIGTERM.
 	exitSignal = 128
 )
+
+// exitRow is a row of the table of exit codes in the documents.
+type exitRow struct{ Codes, Meaning string }
+
+// exitCodes returns the exit codes as the documents describe them.
+func exitCodes() []exitRow {
+	of := func(code int) string { return strconv.Itoa(code) }
+	return []exitRow{
+		{of(exitOK), "done"},
+		{of(exitFailure), "failed; for exist: a key does not exist"},
+		{of(exitUsage), "an error in the flags, the environment or a config file; nothing was changed"},
+		{of(exitNotMounted), "the path is not on an hmcfs mount"},
+		{of(exitPartial), "some of several failed (cp, stat, and all commands for keys), or there are lost objects (fsck)"},
+		{of(exitProblems), "fsck found records that contradict each other, and did not repair them all"},
+		{of(exitWrong), "run: outputs are not as expected"},
+		{of(exitTimeout), "run: timed out"},
+		{
+			of(exitSignal+int(syscall.SIGINT)) + ", " + of(exitSignal+int(syscall.SIGTERM)),
+			"stopped by SIGINT (^C) or SIGTERM; see below for what a copy leaves behind",
+		},
+	}
+}
 
 // codeError is an error with an exit code other than 1.
 type codeError struct {

@@ -128,7 +128,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	}
 	defer closeCalls()
 	return daemon.Run(ctx, daemon.Options{
-		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
@@ -168,7 +168,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	}
 	defer closeCalls()
 	err = daemon.Run(ctx, daemon.Options{
-		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version, WrapDevice: m.WrapDevice,
+		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
 		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})

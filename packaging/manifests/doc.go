@@ -1,0 +1,3 @@
+// Package manifests checks the manifests of docs/deploy against the types of Kubernetes. It is
+// here, and not among the tests, for the modules that it needs.
+package manifests
