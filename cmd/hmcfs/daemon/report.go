@@ -49,6 +49,7 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
 		Passthrough: adminapi.Passthrough{On: files.Passthrough, Reason: files.PassthroughReason},
 		Served:      d.opts.NoMount,
+		Metrics:     d.metrics.Addr(), HTTP: d.page.Addr(),
 		Paths:       moved.Paths,
 	}
 	devs, err := d.store.Devices(ctx)
