@@ -241,6 +241,7 @@ func (s *Server) routes() http.Handler {
 	get(s, mux, adminapi.PathStatus, func(r *http.Request) (adminapi.Status, error) {
 		return b.Status(r.Context(), r.URL.Query().Get("count") == "1")
 	})
+	get(s, mux, adminapi.PathActivity, func(*http.Request) (adminapi.Activity, error) { return s.Activity(), nil })
 	get(s, mux, adminapi.PathCluster, func(*http.Request) (adminapi.Cluster, error) { return b.Cluster() })
 	post(s, mux, adminapi.PathForget, func(ctx context.Context, r adminapi.ForgetRequest) (adminapi.Cluster, error) {
 		if err := b.Forget(ctx, r.Node); err != nil {

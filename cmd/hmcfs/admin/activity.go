@@ -1,0 +1,98 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hmcfs/hmcfs/fs/activity"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+)
+
+// Activity returns the processes that move bytes, the sessions, and the operations that took long.
+func (s *Server) Activity() adminapi.Activity {
+	out := adminapi.Activity{Processes: []adminapi.Process{}, Sessions: []adminapi.Session{}, Slow: []adminapi.SlowOperation{}}
+	if s.opts.Files != nil {
+		threads, slow := s.opts.Files.Activity()
+		out.Processes = append(out.Processes, processesOf(threads, false)...)
+		out.Slow = append(out.Slow, slowOf(slow, false)...)
+	}
+	if c := s.opts.Calls; c != nil {
+		out.Processes = append(out.Processes, processesOf(c.processes.List(), true)...)
+		out.Slow = append(out.Slow, slowOf(c.slow.List(), true)...)
+	}
+	slices.SortStableFunc(out.Slow, func(a, b adminapi.SlowOperation) int { return a.At.Compare(b.At) })
+	for _, one := range s.sessions.list() {
+		_, one.Command = processOf(one.PID)
+		out.Sessions = append(out.Sessions, one)
+	}
+	return out
+}
+
+// list returns the open sessions, the oldest first.
+func (s *sessions) list() []adminapi.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []adminapi.Session
+	for _, one := range s.open {
+		out = append(out, adminapi.Session{PID: one.pid, UID: one.uid, Begun: one.begun})
+	}
+	slices.SortFunc(out, func(a, b adminapi.Session) int { return a.Begun.Compare(b.Begun) })
+	return out
+}
+
+// processesOf adds up the threads of each process.
+func processesOf(threads []activity.Process, session bool) []adminapi.Process {
+	var out []adminapi.Process
+	for _, t := range threads {
+		pid, command := processOf(t.PID)
+		at := slices.IndexFunc(out, func(p adminapi.Process) bool { return p.PID == pid && p.UID == t.UID })
+		if at < 0 {
+			at = len(out)
+			out = append(out, adminapi.Process{PID: pid, UID: t.UID, Command: command, Session: session})
+		}
+		p := &out[at]
+		p.Reads, p.ReadBytes = p.Reads+t.Reads, p.ReadBytes+t.ReadBytes
+		p.Writes, p.WrittenBytes = p.Writes+t.Writes, p.WrittenBytes+t.WrittenBytes
+		if t.Last.After(p.Last) {
+			p.Last = t.Last
+		}
+	}
+	slices.SortFunc(out, func(a, b adminapi.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return out
+}
+
+func slowOf(all []activity.Slow, session bool) []adminapi.SlowOperation {
+	var out []adminapi.SlowOperation
+	for _, one := range all {
+		out = append(out, adminapi.SlowOperation{
+			At: one.At, Name: one.Name, Seconds: one.Took.Seconds(), Session: session, PID: one.PID, UID: one.UID,
+		})
+	}
+	return out
+}
+
+// processOf returns the process of a thread, and the name of its program. For a thread that has
+// ended it returns the thread's own number and no name.
+func processOf(thread int) (pid int, command string) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
+	if err != nil {
+		return thread, ""
+	}
+	pid = thread
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch name {
+		case "Name":
+			command = strings.TrimSpace(value)
+		case "Tgid":
+			if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+				return n, command
+			}
+		}
+	}
+	return pid, command
+}
