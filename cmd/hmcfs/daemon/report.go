@@ -50,7 +50,7 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		Passthrough: adminapi.Passthrough{On: files.Passthrough, Reason: files.PassthroughReason},
 		Served:      d.opts.NoMount,
 		Metrics:     d.metrics.Addr(), HTTP: d.page.Addr(),
-		Paths:       moved.Paths,
+		Paths: moved.Paths,
 	}
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
