@@ -106,6 +106,7 @@ func (c *counters) moved(o operation, by *fuse.Caller, n int) {
 		written = 0
 	case opWrite:
 		read = 0
+	default:
 	}
 	c.processes.Note(int(by.Pid), int(by.Uid), read, written)
 }

@@ -23,11 +23,12 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// watched is a mount that is watched from outside, in a cluster whose other node is away, with a
-// session and with traffic.
+// watched is a mount that is watched from outside, one of two nodes.
 type watched struct {
 	*mnt.M
 	manager *net.UnixConn
+	// prometheus scrapes the mount; nil where it isn't installed.
+	prometheus *prometheus
 }
 
 // patience bounds what takes milliseconds on an idle machine.
@@ -39,7 +40,11 @@ func TestWatching(t *testing.T) {
 	t.Run("ready", w.ready)
 	t.Run("metrics", w.metrics)
 	t.Run("activity", w.activity)
+	t.Run("page", w.page)
+	t.Run("top once", w.topOnce)
+	t.Run("top", w.top)
 	t.Run("dashboard", w.dashboard)
+	t.Run("top without a daemon", w.topWithout)
 	t.Run("stopping", w.stopping)
 }
 
@@ -53,14 +58,22 @@ func newWatched(t *testing.T) *watched {
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
 	must(t, err)
 	t.Cleanup(func() { _ = manager.Close() }) // it has been read
+	node := func(name, other string) []string {
+		return []string{
+			"--node", name, "--peer", other + "=unix:" + filepath.Join(dir, other), "--listen", "unix:" + filepath.Join(dir, name),
+			"--secret-file", secret, "--squash", "none",
+		}
+	}
+	mnt.Mount(t, mnt.Options{Devices: []string{"host,size=1MiB"}, Extra: node("b", "a")})
 	m := mnt.Mount(t, mnt.Options{
-		Extra: []string{
-			"--metrics", ":0", "--http", "127.0.0.1:0", "--node", "a", "--peer", "b=unix:" + filepath.Join(dir, "b"),
-			"--listen", "unix:" + filepath.Join(dir, "a"), "--secret-file", secret,
-		},
-		Env: []string{"NOTIFY_SOCKET=" + at},
+		Extra: append(node("a", "b"), "--metrics", ":0", "--http", "127.0.0.1:0"),
+		Env:   []string{"NOTIFY_SOCKET=" + at},
 	})
-	return &watched{M: m, manager: manager}
+	w := &watched{M: m, manager: manager}
+	if kit.Missing("tool:prometheus") == nil {
+		w.prometheus = startPrometheus(t, w.Status().Metrics) // it scrapes after 5 s
+	}
+	return w
 }
 
 // told returns the next message to the service manager.
@@ -175,9 +188,8 @@ func (w *watched) move(t *testing.T, s *client.Session, seed uint64) {
 	if err != nil || kit.DiffAt(data, seed, 0) >= 0 || len(data) != size {
 		t.Fatalf("by the session: %d bytes, %v", len(data), err)
 	}
-	if _, err = s.Exist(t.Context(), []string{"none"}); err == nil {
-		t.Error("a key was looked up on a node that is away")
-	}
+	_, err = s.Exist(t.Context(), []string{"none"}) // which asks the other node
+	must(t, err)
 }
 
 func (w *watched) session(t *testing.T) *client.Session {
@@ -204,6 +216,9 @@ func (w *watched) activity(t *testing.T) {
 	if p := own(false); p.WrittenBytes < size || p.ReadBytes < size || p.UID != 0 || p.Command == "" {
 		t.Errorf("by the mount: %+v", p)
 	}
+	if !slices.ContainsFunc(a.Processes, func(p adminapi.Process) bool { return p.Command == "cp" && p.Ended && p.ReadBytes == size }) {
+		t.Errorf("cp is not there: %+v", a.Processes)
+	}
 	if p := own(true); p.ReadBytes != size || p.WrittenBytes != 0 {
 		t.Errorf("by the session: %+v", p)
 	}
@@ -216,14 +231,13 @@ func (w *watched) activity(t *testing.T) {
 func (w *watched) dashboard(t *testing.T) {
 	kit.Require(t, "tool:prometheus")
 	open := dashboardQueries(t)
-	prometheus := startPrometheus(t, w.Status().Metrics)
 	s := w.session(t)
 	seed := uint64(2)
 	kit.Eventually(t, patience, func() (err error) {
 		seed++
 		w.move(t, s, seed)
 		open = slices.DeleteFunc(open, func(query string) bool {
-			failure := prometheus.hasValue(t, query)
+			failure := w.prometheus.hasValue(t, query)
 			err = cmp.Or(err, failure)
 			return failure == nil
 		})
@@ -281,12 +295,12 @@ func dashboardQueries(t *testing.T) (queries []string) {
 type prometheus struct{ addr string }
 
 // startPrometheus starts a Prometheus that scrapes a target; it ends with the test.
-func startPrometheus(t *testing.T, target string) prometheus {
+func startPrometheus(t *testing.T, target string) *prometheus {
 	t.Helper()
 	dir := mnt.TempDir(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	p := prometheus{addr: l.Addr().String()}
+	p := &prometheus{addr: l.Addr().String()}
 	must(t, l.Close())
 	config := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs:\n- job_name: hmcfs\n  static_configs: [{targets: [%q]}]\n", target)
 	must(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600))
@@ -309,7 +323,7 @@ func startPrometheus(t *testing.T, target string) prometheus {
 }
 
 // hasValue returns an error unless a query has a result, and each value of it is a number.
-func (p prometheus) hasValue(t *testing.T, query string) error {
+func (p *prometheus) hasValue(t *testing.T, query string) error {
 	t.Helper()
 	resp, err := http.Get("http://" + p.addr + "/api/v1/query?" + url.Values{"query": {query}}.Encode())
 	if err != nil {

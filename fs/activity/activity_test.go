@@ -1,8 +1,11 @@
 package activity
 
 import (
+	"os"
+	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +25,7 @@ func TestProcesses(t *testing.T) {
 		p.Note(8, 3, 2, 0) // another user's process has the number now
 		got := map[int]Process{}
 		for _, one := range p.List() {
-			one.Last = time.Time{}
+			one.Last, one.Group, one.Command = time.Time{}, 0, ""
 			got[one.PID] = one
 		}
 		want := map[int]Process{
@@ -71,5 +74,17 @@ func TestSlowLog(t *testing.T) {
 	got := l.List()
 	if len(got) != maxSlow || got[0].Name != "3" || got[maxSlow-1].PID != maxSlow+2 {
 		t.Errorf("%d operations, from %+v to %+v", len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestFind(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, name := Find(syscall.Gettid())
+	if pid != os.Getpid() || name == "" {
+		t.Errorf("this thread is of process %d, program %q", pid, name)
+	}
+	if pid, name := Find(1 << 30); pid != 1<<30 || name != "" {
+		t.Errorf("a thread that does not exist is of process %d, program %q", pid, name)
 	}
 }

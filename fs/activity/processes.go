@@ -1,6 +1,10 @@
 package activity
 
 import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,7 +20,12 @@ const (
 // Process counts what one thread has done since it was first seen. A process whose number is known
 // is noted by that.
 type Process struct {
+	// PID is the number of the thread; 0 for requests of the kernel itself, and of processes that
+	// have no number here.
 	PID, UID int
+	// Group is the thread's process, and Command the name of its program; empty if it was not found.
+	Group   int
+	Command string
 	// Reads and Writes count operations; one that does both counts as both.
 	Reads, ReadBytes     uint64
 	Writes, WrittenBytes uint64
@@ -38,15 +47,22 @@ type slot struct {
 	_  [24]byte // slots that are used by several processors share no cache line
 }
 
-// Note counts an operation that read or wrote bytes, or did both.
+// Note counts an operation that read or wrote bytes, or did both. The thread should still exist: its
+// process and program are looked up when it is first seen.
 func (p *Processes) Note(pid, uid int, read, written uint64) {
 	now := time.Now()
 	s := &p.slots[uint(pid)%slots]
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of.PID != pid || s.of.UID != uid || now.Sub(s.of.Last) > forgetAfter {
-		s.of = Process{PID: pid, UID: uid}
+	if !s.of.is(pid, uid, now) {
+		s.mu.Unlock()
+		one := Process{PID: pid, UID: uid}
+		one.Group, one.Command = Find(pid)
+		s.mu.Lock()
+		if !s.of.is(pid, uid, now) {
+			s.of = one
+		}
 	}
+	defer s.mu.Unlock()
 	if read > 0 {
 		s.of.Reads++
 		s.of.ReadBytes += read
@@ -56,6 +72,11 @@ func (p *Processes) Note(pid, uid int, read, written uint64) {
 		s.of.WrittenBytes += written
 	}
 	s.of.Last = now
+}
+
+// is reports whether the record is that of a thread.
+func (p *Process) is(pid, uid int, now time.Time) bool {
+	return p.PID == pid && p.UID == uid && !p.Last.IsZero() && now.Sub(p.Last) <= forgetAfter
 }
 
 // List returns the threads that were active in the last minutes, in no order.
@@ -74,4 +95,25 @@ func (s *slot) get() Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of
+}
+
+// Find returns the process of a thread, and the name of its program. For a thread that does not exist
+// it returns the thread's own number and no name.
+func Find(thread int) (process int, command string) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
+	if err != nil {
+		return thread, ""
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); name {
+		case "Name":
+			command = value
+		case "Tgid":
+			if n, err := strconv.Atoi(value); err == nil {
+				return n, command
+			}
+		}
+	}
+	return thread, command
 }

@@ -6,6 +6,10 @@ import "time"
 const (
 	PathActivity = "/v1/activity"
 	PathPage     = "/v1/page"
+	// PathTopology and PathListing are served by the page alone: the first answers with
+	// .hmcfs/topology.json, the second with a Listing of the directory ?dir=NAME.
+	PathTopology = "/v1/topology"
+	PathListing  = "/v1/listing"
 )
 
 // Activity describes what is going on in a mount.
@@ -20,10 +24,13 @@ type Activity struct {
 // Process counts the bytes that a process has moved since it was first seen. Bytes of host files
 // that the kernel serves itself (passthrough) are not included.
 type Process struct {
+	// PID is 0 for the kernel itself, and for processes that have no number here.
 	PID int `json:"pid"`
 	UID int `json:"uid"`
-	// Command is the name of its program; empty if it has ended.
+	// Command is the name of its program, as far as known.
 	Command string `json:"command,omitempty"`
+	// Ended is set if the process has ended, some seconds ago.
+	Ended bool `json:"ended,omitempty"`
 	// Session is set for the calls of sessions, and not for reads and writes of a mount's files.
 	Session      bool      `json:"session"`
 	Reads        uint64    `json:"reads"`
@@ -57,4 +64,28 @@ type SlowOperation struct {
 type Page struct {
 	// URL includes the token that gives access to it.
 	URL string `json:"url"`
+}
+
+// Listing has the entries of a directory.
+type Listing struct {
+	Entries []Entry `json:"entries"`
+	// More is set if the directory has more entries than a listing.
+	More bool `json:"more"`
+}
+
+// Entry is a file or a directory.
+type Entry struct {
+	Name string `json:"name"`
+	// Type is that of a FileInfo.
+	Type     string    `json:"type"`
+	Size     uint64    `json:"size"`
+	UID      int       `json:"uid"`
+	Mode     uint32    `json:"mode"`
+	Modified time.Time `json:"modified"`
+	State    string    `json:"state,omitempty"`
+	Dtype    string    `json:"dtype,omitempty"`
+	Shape    string    `json:"shape,omitempty"`
+	Key      string    `json:"key,omitempty"`
+	// Path is the path that its last bytes took.
+	Path string `json:"path,omitempty"`
 }

@@ -2,11 +2,10 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/fs/activity"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -26,7 +25,7 @@ func (s *Server) Activity() adminapi.Activity {
 	}
 	slices.SortStableFunc(out.Slow, func(a, b adminapi.SlowOperation) int { return a.At.Compare(b.At) })
 	for _, one := range s.sessions.list() {
-		_, one.Command = processOf(one.PID)
+		_, one.Command = activity.Find(one.PID)
 		out.Sessions = append(out.Sessions, one)
 	}
 	return out
@@ -44,15 +43,21 @@ func (s *sessions) list() []adminapi.Session {
 	return out
 }
 
+// showEnded is the time for which a process is listed after its last operation, if it has ended.
+const showEnded = 10 * time.Second
+
 // processesOf adds up the threads of each process.
 func processesOf(threads []activity.Process, session bool) []adminapi.Process {
 	var out []adminapi.Process
 	for _, t := range threads {
-		pid, command := processOf(t.PID)
-		at := slices.IndexFunc(out, func(p adminapi.Process) bool { return p.PID == pid && p.UID == t.UID })
+		ended := t.Group != 0 && unix.Kill(t.Group, 0) == unix.ESRCH
+		if ended && time.Since(t.Last) > showEnded {
+			continue
+		}
+		at := slices.IndexFunc(out, func(p adminapi.Process) bool { return p.PID == t.Group && p.UID == t.UID })
 		if at < 0 {
 			at = len(out)
-			out = append(out, adminapi.Process{PID: pid, UID: t.UID, Command: command, Session: session})
+			out = append(out, adminapi.Process{PID: t.Group, UID: t.UID, Command: t.Command, Session: session, Ended: ended})
 		}
 		p := &out[at]
 		p.Reads, p.ReadBytes = p.Reads+t.Reads, p.ReadBytes+t.ReadBytes
@@ -73,26 +78,4 @@ func slowOf(all []activity.Slow, session bool) []adminapi.SlowOperation {
 		})
 	}
 	return out
-}
-
-// processOf returns the process of a thread, and the name of its program. For a thread that has
-// ended it returns the thread's own number and no name.
-func processOf(thread int) (pid int, command string) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", thread))
-	if err != nil {
-		return thread, ""
-	}
-	pid = thread
-	for line := range strings.Lines(string(data)) {
-		name, value, _ := strings.Cut(line, ":")
-		switch name {
-		case "Name":
-			command = strings.TrimSpace(value)
-		case "Tgid":
-			if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
-				return n, command
-			}
-		}
-	}
-	return pid, command
 }

@@ -37,7 +37,7 @@ type app struct {
 func (a *app) verbs() []*cobra.Command {
 	keys := keyVerbs{a}
 	return slices.Concat([]*cobra.Command{
-		a.mountVerb(), a.serveVerb(), a.umountVerb(), a.statusVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
+		a.mountVerb(), a.serveVerb(), a.umountVerb(), a.statusVerb(), a.topVerb(), a.pageVerb(), a.nodesVerb(), a.devicesVerb(), a.statVerb(), a.cpVerb(),
 		a.lsVerb(), a.catVerb(), a.mvVerb(), a.rmVerb(), a.mkdirVerb(),
 		a.bindVerb(), a.exportVerb(),
 		keys.publishVerb(), keys.subscribeVerb(), keys.msetVerb(), keys.mgetVerb(), keys.d2hVerb(), keys.h2dVerb(),
