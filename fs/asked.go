@@ -15,7 +15,8 @@ const askedSlots = 1024
 // the file in publish/, and opens it after another process has moved it away, would open it
 // like any other file, and both processes would have received it. When the open fails with
 // ESTALE, the kernel repeats the lookup of the name, once. Only a process that finds the
-// file at its present name opens it a second time.
+// file at its present name opens it a second time. A guest knows by which name it opens a file
+// (hasMissed), and many calls of one guest proceed at once.
 type asked struct {
 	mu sync.Mutex
 	// slots are indexed by thread. A thread replaces another one's entry in its slot.

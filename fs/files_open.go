@@ -96,7 +96,12 @@ func (w *walk) open(at *spot, flags uint32) (*Opened, error) {
 		return nil, errOf(status)
 	}
 	o.fh = out.Fh
+	missed := w.hasMissed(at, o.fh)
 	o.keep(w, at)
+	if missed {
+		o.Close()
+		return nil, errOf(errStale)
+	}
 	if flags&syscall.O_TRUNC == 0 {
 		return o, nil
 	}
@@ -106,6 +111,16 @@ func (w *walk) open(at *spot, flags uint32) (*Opened, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// hasMissed reports whether another user has received the file, which the walk has found in publish/,
+// before it was opened.
+func (w *walk) hasMissed(at *spot, fh uint64) bool {
+	if at != &w.found || w.dir().ino != uint64(metadata.PublishIno) {
+		return false
+	}
+	h, ok := w.guest.fs.files.get(fh)
+	return ok && !h.published
 }
 
 // keep takes the reference of an inode from a walk.

@@ -51,9 +51,12 @@ func (g *guests) remove(id uint32) {
 	delete(g.known, id)
 }
 
+// isGuest reports whether a request is one of a guest.
+func isGuest(c *fuse.Caller) bool { return c.Pid&guestBit != 0 }
+
 // callerOf returns the caller of a request. That of a guest has its groups.
 func (g *guests) callerOf(c *fuse.Caller) objects.Caller {
-	if c.Pid&guestBit == 0 {
+	if !isGuest(c) {
 		return objects.Caller{UID: c.Uid, GID: c.Gid, PID: int(c.Pid)}
 	}
 	g.mu.RLock()
@@ -62,4 +65,13 @@ func (g *guests) callerOf(c *fuse.Caller) objects.Caller {
 		return who
 	}
 	return objects.Caller{UID: c.Uid, GID: c.Gid}.WithGroups()
+}
+
+// unchecked returns the user whose permissions the store has to check itself: root for a request
+// of the kernel, which has done that, with rights of a process that it does not tell.
+func (g *guests) unchecked(c *fuse.Caller) objects.Caller {
+	if !isGuest(c) {
+		return objects.Caller{}
+	}
+	return g.callerOf(c)
 }

@@ -32,6 +32,9 @@ func (f *filesystem) remove(
 	}
 	ctx, who, done := f.call(cancel, header, parent)
 	defer done()
+	if isOwn(parent) {
+		who = f.guests.unchecked(&header.Caller)
+	}
 	f.names.Add(1)
 	return f.removed(remove(ctx, who, parent, name), parent, name)
 }
@@ -69,7 +72,7 @@ func (f *filesystem) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, 
 	}
 	ctx, release := untilKilled(cancel, in.Pid)
 	defer release()
-	who := f.guests.callerOf(&in.Caller)
+	who := f.guests.unchecked(&in.Caller)
 	if !isOwn(r.From) || !isOwn(r.To) {
 		who = f.creds.of(&in.Caller)
 	}

@@ -151,6 +151,26 @@ func (s *cacheShard[K, V]) putFresh(k K, v V) {
 	s.entries.Add(k, v)
 }
 
+// dropped returns the drop count that replace needs.
+func (s *cacheShard[K, V]) dropped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drops
+}
+
+// replace is drop for a value that a transaction has written, which it adds unless an entry was
+// dropped since before the transaction began: another transaction may have written it too.
+func (s *cacheShard[K, V]) replace(k K, v V, drops uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drops == drops {
+		s.entries.Add(k, v)
+	} else {
+		s.entries.Remove(k)
+	}
+	s.drops++
+}
+
 func (s *cacheShard[K, V]) drop(k K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

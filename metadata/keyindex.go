@@ -120,6 +120,13 @@ func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
 	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
 }
 
+// KnowsKey reports whether a key was in use when it was last read. It reads no records: false
+// does not mean that the key is free.
+func (s *Store) KnowsKey(key string) bool {
+	_, ok, _ := s.cache.ofKey(key).get(key)
+	return ok
+}
+
 // KeyIno returns the inode that has a key, or a part that has it.
 //
 // Errors: ErrNotExist.

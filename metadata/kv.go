@@ -57,6 +57,15 @@ type KVTxn interface {
 	Scan(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error
 }
 
+// Deferrer is implemented by a KV that can commit before it has written.
+type Deferrer interface {
+	// UpdateSoon is Update, but it may return before the change would survive the death of the
+	// process. All transactions that begin later see the change, and none of theirs is written
+	// before it. If the change can't be written after all, that is logged. The slices given to
+	// Set and Delete must never be modified.
+	UpdateSoon(ctx context.Context, fn func(KVTxn) error) error
+}
+
 // Roomer is implemented by a KV that shares the space of its records with other data.
 type Roomer interface {
 	// Room returns ErrNoSpace if only the space reserved for removals and for Close is

@@ -27,6 +27,9 @@ type NewFile struct {
 	Maps []Mapping
 	// Expires is the time at which the file expires; zero means never.
 	Expires Timespec
+	// Fleeting is set for a file that ends with the process, such as the memory of a session:
+	// Put may return before its records would survive that.
+	Fleeting bool
 	// Replace allows the file to replace others: the file that has the name in the
 	// directory loses the name, and any other file that has the key loses the key.
 	Replace bool

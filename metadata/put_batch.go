@@ -90,10 +90,13 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 	}
 	defer p.s.locks.lock(p.dir)()
 	var left []Ino
-	err := p.s.grow(ctx, func(t *txn) (err error) {
-		left, err = p.run(t, todo)
-		return err
-	})
+	err := p.s.Room(ctx)
+	if err == nil {
+		err = p.s.updateBy(ctx, p.updater(todo), p.dir, func(t *txn) (err error) {
+			left, err = p.run(t, todo)
+			return err
+		})
+	}
 	if err != nil {
 		// The refusals were determined in a transaction that was not committed.
 		for _, i := range todo {
@@ -105,6 +108,16 @@ func (p *putter) try(ctx context.Context, at, n int) error {
 		p.s.purgeSoon(ctx, ino)
 	}
 	return nil
+}
+
+// updater returns how some of the files are created.
+func (p *putter) updater(todo []int) updater {
+	for _, i := range todo {
+		if !p.files[i].Fleeting {
+			return p.s.kv.Update
+		}
+	}
+	return p.s.soon()
 }
 
 // run creates files in a transaction, and returns the removed inodes that have more records
@@ -138,7 +151,7 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 		}
 	}
 	if some {
-		t.putInode(&dir)
+		t.renew(&dir)
 	}
 	return left, nil
 }

@@ -117,10 +117,30 @@ func (t *txn) deleteUnder(prefix []byte, limit int) (int, error) {
 // update runs a transaction, and then drops what it wrote from the cache, even if it
 // failed: an error may occur after the commit.
 func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
-	w := watchedTxn{cache: s.cache, written: make([][]byte, 0, 4)}
+	return s.updateBy(ctx, s.kv.Update, 0, fn)
+}
+
+// updater is a method of KV or Deferrer.
+type updater func(context.Context, func(KVTxn) error) error
+
+// soon returns how changes are made that need not survive the death of the process.
+func (s *Store) soon() updater {
+	if d, ok := s.kv.(Deferrer); ok {
+		return d.UpdateSoon
+	}
+	return s.kv.Update
+}
+
+// updateBy is update by a method of the KV. It keeps one inode in the cache if the transaction
+// writes its final state with renew: a directory to which many files are added.
+func (s *Store) updateBy(ctx context.Context, run updater, renews Ino, fn func(*txn) error) error {
+	w := watchedTxn{cache: s.cache, written: make([][]byte, 0, 8)}
+	if renews != 0 {
+		w.drops = s.cache.ofInode(renews).dropped()
+	}
 	var used []usageChange
-	err := s.kv.Update(ctx, func(kv KVTxn) (err error) {
-		w.KVTxn, w.fresh = kv, w.fresh[:0]
+	err := run(ctx, func(kv KVTxn) (err error) {
+		w.KVTxn, w.fresh, w.renewed = kv, w.fresh[:0], Inode{}
 		t := s.startTxn(&w)
 		t.watch = &w
 		err = t.run(fn)
@@ -130,11 +150,7 @@ func (s *Store) update(ctx context.Context, fn func(*txn) error) error {
 	if err == nil && len(used) > 0 {
 		s.usage.apply(used)
 	}
-	for _, key := range w.written {
-		if err != nil || !w.stays(key) {
-			s.cache.drop(key)
-		}
-	}
+	w.forget(err == nil)
 	if fn := s.changed.Load(); fn != nil && *fn != nil {
 		for _, key := range w.written {
 			if key[0] == kindInode || key[0] == kindDirent {
@@ -151,6 +167,12 @@ func (s *Store) grow(ctx context.Context, fn func(*txn) error) error {
 		return err
 	}
 	return s.update(ctx, fn)
+}
+
+// renew writes the inode that updateBy keeps in the cache, for the last time.
+func (t *txn) renew(rec *record) {
+	t.putInode(rec)
+	t.watch.renewed = rec.Inode
 }
 
 // fresh adds an inode to the cache that this transaction has just created and written for

@@ -10,6 +10,10 @@ type watchedTxn struct {
 	// fresh lists the inodes that this run of the transaction has created and added to the
 	// cache in their final state.
 	fresh []Ino
+	// renewed is an inode that the transaction changes, and whose cached value it renews; 0 for
+	// none. drops is that of its shard before the transaction began.
+	renewed Inode
+	drops   uint64
 }
 
 // Set writes a value and records the key.
@@ -38,4 +42,19 @@ func (w *watchedTxn) note(key []byte) {
 // stays reports whether the cached value of a key is the one written.
 func (w *watchedTxn) stays(key []byte) bool {
 	return key[0] == kindInode && slices.Contains(w.fresh, keyIno(key))
+}
+
+// forget drops what the transaction wrote from the cache.
+func (w *watchedTxn) forget(committed bool) {
+	for _, key := range w.written {
+		switch {
+		case !committed:
+			w.cache.drop(key)
+		case w.stays(key):
+		case key[0] == kindInode && keyIno(key) == w.renewed.Ino:
+			w.cache.ofInode(w.renewed.Ino).replace(w.renewed.Ino, w.renewed, w.drops)
+		default:
+			w.cache.drop(key)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -71,8 +70,11 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 		return err
 	}
 	file.Key = k.Key
-	if free, taken := b.settled(ctx, k); !free {
-		return taken
+	// A key that is not known to be in use is found to be when its record is written.
+	if b.store.meta.KnowsKey(k.Key) {
+		if free, taken := b.settled(ctx, k); !free {
+			return taken
+		}
 	}
 	b.jobs[t] = append(b.jobs[t], &bindJob{at: i, body: body, file: file})
 	return nil
@@ -102,12 +104,12 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 // describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
-	record, err := json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
+	record, err := h.record()
 	if err != nil {
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Binding: record, Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: true, Binding: record, Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
@@ -120,8 +122,14 @@ func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, erro
 // run makes the objects of one device.
 func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 	s := b.store
-	jobs, claimed := claimJobs(ctx, s.claims, SpaceKeys, jobs, b.errs)
+	granted, claimed := claimJobs(ctx, s.claims, SpaceKeys, jobs, b.errs)
 	defer claimed()
+	for _, j := range jobs {
+		b.errs[j.at] = b.again(ctx, j, b.errs[j.at])
+	}
+	if jobs = granted; len(jobs) == 0 {
+		return
+	}
 	dir, err := s.access.keysDirFor(ctx, b.holder.who, t)
 	var inos []Ino
 	if err == nil {
@@ -173,11 +181,17 @@ func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 		return nil
 	}
 	s.table.dropBound(ino)
-	if errors.Is(err, metadata.ErrExist) {
-		// The same call may have been made twice at the same time.
-		if free, now := b.settled(ctx, &b.set[j.at]); !free {
-			return now
-		}
+	return b.again(ctx, j, err)
+}
+
+// again replaces metadata.ErrExist by the outcome for a key that is in use: the same call may
+// have been made before.
+func (b *binder) again(ctx context.Context, j *bindJob, err error) error {
+	if !errors.Is(err, metadata.ErrExist) {
+		return err
+	}
+	if free, now := b.settled(ctx, &b.set[j.at]); !free {
+		return now
 	}
 	return err
 }

@@ -23,7 +23,7 @@ type moves struct {
 // moveBetween renames between two devices: it copies the content, then moves the name
 // and the records in one transaction, then frees the old content. After a crash in
 // between, the object is complete under its old name.
-func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
+func (mv *moves) moveBetween(ctx context.Context, r renaming) error {
 	whole := context.WithoutCancel(ctx)
 	in, err := mv.meta.Lookup(whole, r.From, r.Name)
 	if err != nil {
@@ -41,8 +41,8 @@ func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 		return err
 	}
 	if !in.IsRegular() {
-		return mv.names.replace(whole, r, func() (metadata.RenameResult, error) {
-			return mv.names.moveName(whole, r, in.Ino, home{tier: to}, nil)
+		return mv.names.replace(whole, r, func(exact metadata.Rename) (metadata.RenameResult, error) {
+			return mv.names.moveName(whole, exact, in.Ino, home{tier: to}, nil)
 		})
 	}
 	end, ok := mv.table.awaitMove(ctx, in.Ino)
@@ -55,7 +55,7 @@ func (mv *moves) moveBetween(ctx context.Context, r metadata.Rename) error {
 		return err
 	}
 	defer mv.table.unpin(whole, o, pinUse)
-	err = mv.moveObject(ctx, move{Rename: r, object: o, to: to})
+	err = mv.moveObject(ctx, move{renaming: r, object: o, to: to})
 	if errors.Is(err, metadata.ErrTooManyLinks) { // it has got a second name meanwhile
 		err = metadata.ErrCrossDevice
 	}
@@ -108,7 +108,7 @@ func (n *names) moveName(ctx context.Context, r metadata.Rename, ino Ino, to hom
 
 // move describes the move of a file to another tier.
 type move struct {
-	metadata.Rename
+	renaming
 	object *object
 	to     *content.Tier
 	// commit, if it is not nil, is passed the function that moves the name, and may refuse
@@ -177,8 +177,8 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Conte
 	if commit == nil {
 		commit = func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) { return run() }
 	}
-	err := mv.names.replace(ctx, m.Rename, func() (metadata.RenameResult, error) {
-		return commit(func() (metadata.RenameResult, error) { return mv.names.moveName(ctx, m.Rename, o.ino, to, maps) })
+	err := mv.names.replace(ctx, m.renaming, func(exact metadata.Rename) (metadata.RenameResult, error) {
+		return commit(func() (metadata.RenameResult, error) { return mv.names.moveName(ctx, exact, o.ino, to, maps) })
 	})
 	if err != nil {
 		return nil, err

@@ -173,7 +173,37 @@ func (s *Store) Link(ctx context.Context, ino, parent Ino, name string) (Attr, e
 // Unlink removes a name. Content is freed when it becomes unreachable, see Reference; a
 // caller that removes a name without a request of the kernel must also call Drop.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
-	return s.names.unlink(ctx, parent, name, &victim{names: s.names}, func() error { return nil })
+	return s.UnlinkAs(ctx, Caller{}, parent, name)
+}
+
+// UnlinkAs is Unlink for a user that may write the directory: whether it may remove this name
+// is checked while the name can't be given to another file.
+//
+// Errors: also ErrForbidden for a file of another user in a sticky directory.
+func (s *Store) UnlinkAs(ctx context.Context, who Caller, parent Ino, name string) error {
+	return s.names.unlink(ctx, parent, name, &victim{names: s.names}, func() error {
+		return s.names.mayTake(ctx, who, parent, name)
+	})
+}
+
+// mayTake checks whether a user that may write a directory may remove one of its names. The
+// caller has the lock of the names.
+//
+// Errors: ErrForbidden in a sticky directory.
+func (n *names) mayTake(ctx context.Context, who Caller, parent Ino, name string) error {
+	if who.IsRoot() {
+		return nil
+	}
+	dir, err := n.meta.Get(ctx, parent)
+	if err != nil {
+		return err
+	}
+	in, err := n.meta.Lookup(ctx, parent, name)
+	if err != nil || who.MayUnlink(&dir, &in) {
+		return err
+	}
+	return fmt.Errorf("user %d may not remove a name of inode %d, which belongs to user %d, from a sticky directory: %w",
+		who.UID, in.Ino, in.UID, ErrForbidden)
 }
 
 // unlink removes a name, unless may returns an error, which it is called for under the
@@ -200,7 +230,17 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 
 // Rmdir removes an empty directory.
 func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
-	after, err := s.meta.Rmdir(ctx, parent, name)
+	return s.RmdirAs(ctx, Caller{}, parent, name)
+}
+
+// RmdirAs is to Rmdir what UnlinkAs is to Unlink.
+func (s *Store) RmdirAs(ctx context.Context, who Caller, parent Ino, name string) error {
+	defer s.names.lock(parent, parent)()
+	err := s.names.mayTake(ctx, who, parent, name)
+	var after metadata.Inode
+	if err == nil {
+		after, err = s.meta.Rmdir(ctx, parent, name)
+	}
 	if err != nil {
 		return fmt.Errorf("remove directory %q: %w", name, err)
 	}
@@ -322,23 +362,62 @@ func (v *victim) release(ctx context.Context) {
 	}
 }
 
-// replace runs a rename that may remove the last name of the inode at its new name.
-func (n *names) replace(ctx context.Context, r metadata.Rename, run func() (metadata.RenameResult, error)) error {
+// renaming is a rename, and the user it is for.
+type renaming struct {
+	metadata.Rename
+	who Caller
+}
+
+// replace runs a rename that may remove the last name of the inode at its new name. run is
+// called again if a file gets the new name, which was free, in the meantime.
+func (n *names) replace(ctx context.Context, r renaming, run func(metadata.Rename) (metadata.RenameResult, error)) error {
 	unlock := n.lock(r.From, r.To)
 	v := &victim{names: n}
-	var err error
-	if r.Flags == 0 {
-		err = goneIsFine(v.look(ctx, r.To, r.NewName))
+	result, again, err := n.tryReplace(ctx, v, r, run)
+	for again {
+		result, again, err = n.tryReplace(ctx, v, r, run)
 	}
-	if err == nil {
-		var result metadata.RenameResult
-		if result, err = run(); err == nil && result.Replaced != nil {
-			v.removed(*result.Replaced)
-		}
+	if err == nil && result.Replaced != nil {
+		v.removed(*result.Replaced)
 	}
 	unlock()
 	v.release(ctx)
 	return err
+}
+
+// tryReplace looks at the inode at the new name and runs the rename. again is true if there was
+// none and now is one: creating a name takes no lock of the names.
+func (n *names) tryReplace(
+	ctx context.Context, v *victim, r renaming, run func(metadata.Rename) (metadata.RenameResult, error),
+) (result metadata.RenameResult, again bool, err error) {
+	free := false
+	if r.Flags == 0 {
+		err = v.look(ctx, r.To, r.NewName)
+		if free = errors.Is(err, metadata.ErrNotExist); free {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = n.mayRename(ctx, r, free)
+	}
+	if err != nil {
+		return result, false, err
+	}
+	exact := r.Rename
+	if free {
+		exact.Flags = metadata.NoReplace
+	}
+	result, err = run(exact)
+	return result, free && errors.Is(err, metadata.ErrExist), err
+}
+
+// mayRename is mayTake for both names of a rename.
+func (n *names) mayRename(ctx context.Context, r renaming, free bool) error {
+	err := n.mayTake(ctx, r.who, r.From, r.Name)
+	if err != nil || free || r.Flags&metadata.NoReplace != 0 {
+		return err
+	}
+	return n.mayTake(ctx, r.who, r.To, r.NewName)
 }
 
 // ReadDir lists the entries of a directory after a cookie. Entries on a device that is

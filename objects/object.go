@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -304,8 +305,11 @@ func (o *object) accessed() {
 	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
 	last := o.atime
 	o.mu.RUnlock()
+	if host || !o.table.atime.Notes(stale || time.Now().Unix()-last.Sec > 24*60*60) {
+		return
+	}
 	now := o.table.meta.Now()
-	if host || now == last || !o.table.atime.Notes(stale || now.Sec-last.Sec > 24*60*60) {
+	if now == last {
 		return
 	}
 	o.mu.Lock()

@@ -18,7 +18,7 @@ import (
 // Errors: metadata.ErrPermission for a file that is in publish/ already, and for an
 // exchange; metadata.ErrExist; ErrBusy for a file that is open, mapped, bound, or
 // exported; those of metadata.Publish.
-func (ps *publications) publishFile(ctx context.Context, r metadata.Rename) error {
+func (ps *publications) publishFile(ctx context.Context, r renaming) error {
 	whole := context.WithoutCancel(ctx)
 	if r.From == metadata.PublishIno || r.Flags&metadata.Exchange != 0 {
 		return metadata.ErrPermission
@@ -78,11 +78,14 @@ func (o *object) mayPublish(ctx context.Context) error {
 }
 
 // publishName moves the name of an object that may be published.
-func (ps *publications) publishName(ctx context.Context, r metadata.Rename, o *object) error {
+func (ps *publications) publishName(ctx context.Context, r renaming, o *object) error {
 	defer ps.names.lock(r.From, metadata.PublishIno)()
 	now, err := ps.meta.Lookup(ctx, r.From, r.Name)
 	if err == nil && now.Ino != o.ino {
 		err = fmt.Errorf("%q was replaced in the meantime: %w", r.Name, metadata.ErrNotExist)
+	}
+	if err == nil {
+		err = ps.names.mayTake(ctx, r.who, r.From, r.Name)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // Errors: metadata.ErrNotExist if another receiver has it; ErrBusy for a file that must
 // be copied while it is open elsewhere; metadata.ErrPermission for an exchange;
 // ErrLost.
-func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) error {
+func (ps *publications) receiveFile(ctx context.Context, r renaming) error {
 	whole := context.WithoutCancel(ctx)
 	if r.Flags&metadata.Exchange != 0 {
 		return metadata.ErrPermission
@@ -64,7 +64,7 @@ func (ps *publications) receiveFile(ctx context.Context, r metadata.Rename) erro
 // receipt describes the rename of a file out of publish/.
 type receipt struct {
 	publications *publications
-	rename       metadata.Rename
+	rename       renaming
 	object       *object
 	offer        *offer
 	me           *claimant
@@ -75,9 +75,9 @@ func (r *receipt) moveName(ctx context.Context) error {
 		return err
 	}
 	defer r.object.lane.Leave()
-	return r.publications.names.replace(ctx, r.rename, func() (metadata.RenameResult, error) {
+	return r.publications.names.replace(ctx, r.rename, func(exact metadata.Rename) (metadata.RenameResult, error) {
 		return r.commit(func() (metadata.RenameResult, error) {
-			return r.publications.meta.Rename(ctx, r.rename)
+			return r.publications.meta.Rename(ctx, exact)
 		})
 	})
 }
@@ -89,7 +89,7 @@ func (r *receipt) moveBytes(ctx context.Context, to *content.Tier) error {
 		return fmt.Errorf("another process has the file open: %w", ErrBusy)
 	}
 	defer end()
-	return r.publications.moves.moveObject(ctx, move{Rename: r.rename, object: r.object, to: to, commit: r.commit})
+	return r.publications.moves.moveObject(ctx, move{renaming: r.rename, object: r.object, to: to, commit: r.commit})
 }
 
 // commit runs the function that moves the name, under the lock of the names, if the

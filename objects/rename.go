@@ -14,7 +14,13 @@ import (
 // then nothing has changed. A rename into publish/ publishes a file, and one out of it
 // receives a file, see publishFile and receiveFile.
 func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
-	err := s.access.mayRename(ctx, r)
+	return s.RenameAs(ctx, Caller{}, r)
+}
+
+// RenameAs is to Rename what UnlinkAs is to Unlink.
+func (s *Store) RenameAs(ctx context.Context, who Caller, asked metadata.Rename) error {
+	r := renaming{asked, who}
+	err := s.access.mayRename(ctx, asked)
 	switch {
 	case err != nil:
 	case r.To == metadata.PublishIno:
@@ -23,7 +29,9 @@ func (s *Store) Rename(ctx context.Context, r metadata.Rename) error {
 		err = s.publications.receiveFile(ctx, r)
 	default:
 		whole := context.WithoutCancel(ctx)
-		err = s.names.replace(whole, r, func() (metadata.RenameResult, error) { return s.meta.Rename(whole, r) })
+		err = s.names.replace(whole, r, func(exact metadata.Rename) (metadata.RenameResult, error) {
+			return s.meta.Rename(whole, exact)
+		})
 		if errors.Is(err, metadata.ErrCrossDevice) && r.Flags&metadata.Exchange == 0 {
 			err = s.moves.moveBetween(ctx, r)
 		}

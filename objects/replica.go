@@ -141,8 +141,8 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 		return err
 	}
 	r := metadata.Rename{From: in.Parent, Name: in.Name, To: dir, NewName: in.Name, Flags: metadata.NoReplace}
-	err = bs.names.replace(ctx, r, func() (metadata.RenameResult, error) {
-		return bs.names.moveName(ctx, r, ino, home{tier: to}, nil)
+	err = bs.names.replace(ctx, renaming{Rename: r}, func(exact metadata.Rename) (metadata.RenameResult, error) {
+		return bs.names.moveName(ctx, exact, ino, home{tier: to}, nil)
 	})
 	if err != nil {
 		return err

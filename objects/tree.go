@@ -13,8 +13,9 @@ import (
 // (Local), that of another node, or the tree of a mount, which contains both.
 //
 // Each method acts for a caller. The store of this node does not check the caller's
-// permissions, since the kernel has done that. Another node checks them again, with the
-// caller's ids as they are mapped there.
+// permissions, since the kernel has done that, except whether it may remove or move a name of a
+// sticky directory. Another node checks all of them again, with the caller's ids as they are
+// mapped there.
 //
 // Methods may be called from any goroutine. The end of the context ends a call that
 // waits for another node, which may or may not have executed it; changes of names on
@@ -157,19 +158,19 @@ func (l Local) Link(ctx context.Context, _ Caller, ino, dir Ino, name string) (A
 }
 
 // Unlink implements Names.
-func (l Local) Unlink(ctx context.Context, _ Caller, dir Ino, name string) error {
-	return l.Store.Unlink(uninterrupted(ctx), dir, name)
+func (l Local) Unlink(ctx context.Context, who Caller, dir Ino, name string) error {
+	return l.UnlinkAs(uninterrupted(ctx), who, dir, name)
 }
 
 // Rmdir implements Names.
-func (l Local) Rmdir(ctx context.Context, _ Caller, dir Ino, name string) error {
-	return l.Store.Rmdir(uninterrupted(ctx), dir, name)
+func (l Local) Rmdir(ctx context.Context, who Caller, dir Ino, name string) error {
+	return l.RmdirAs(uninterrupted(ctx), who, dir, name)
 }
 
 // Rename implements Names. A move between devices is interrupted when the context ends;
 // then nothing has changed.
-func (l Local) Rename(ctx context.Context, _ Caller, r metadata.Rename) (moved Ino, err error) {
-	if err = l.Store.Rename(ctx, r); err != nil || r.From == r.To {
+func (l Local) Rename(ctx context.Context, who Caller, r metadata.Rename) (moved Ino, err error) {
+	if err = l.RenameAs(ctx, who, r); err != nil || r.From == r.To {
 		return 0, err
 	}
 	a, err := l.Store.Lookup(uninterrupted(ctx), r.To, r.NewName)

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/measure"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
@@ -20,20 +22,10 @@ func redis(t *testing.T) string {
 	if kit.Missing("tool:redis-server") != nil || kit.Missing("redis") != nil {
 		return ""
 	}
-	dir := mnt.TempDir(t)
-	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	kit.Eventually(t, 20*time.Second, func() error {
-		_, err := os.Stat(socket)
-		return err
-	})
-	return socket
+	r, err := measure.StartRedis(context.WithoutCancel(t.Context()), mnt.TempDir(t))
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Stop()) })
+	return r.Socket
 }
 
 // TestCookbook runs the programs of docs/cookbook.md with little data. They check what they read

@@ -5,10 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -38,6 +41,45 @@ func TestFilesOfReadOnlyMount(t *testing.T) {
 	}
 	if _, err := f.ReadDir("host"); err != nil {
 		t.Error(err)
+	}
+	keysOfReadOnlyMount(t, m, s)
+}
+
+// keysOfReadOnlyMount tries all changes of keys, and to bind memory, which pass by the kernel, too.
+func keysOfReadOnlyMount(t *testing.T, m *mnt.M, s *client.Session) {
+	t.Helper()
+	ctx, key, memory := t.Context(), []string{"k"}, registerMemory(t, s, 4096)
+	list := memory.list(4096)
+	for name, change := range map[string]func() error{
+		"publish":           func() error { _, err := s.DevPublish(ctx, key, list); return err },
+		"mset":              func() error { _, err := s.DevMSet(ctx, key, list); return err },
+		"mget of a replica": func() error { _, err := s.DevMGet(ctx, key, list, hetero.GetOptions{Replica: true}); return err },
+		"d2h":               func() error { _, err := s.MSetD2H(ctx, key, list, hetero.SetOptions{}); return err },
+		"d2h in the background": func() error {
+			_, err := s.AsyncMSetD2H(ctx, key, list, hetero.SetOptions{})
+			return err
+		},
+		"delete":       func() error { _, err := s.DevDelete(ctx, key); return err },
+		"local delete": func() error { _, err := s.DevLocalDelete(ctx, key); return err },
+		"expire":       func() error { _, err := s.Expire(ctx, key, time.Minute); return err },
+	} {
+		if err := change(); !errors.Is(err, hetero.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	dir, err := os.Open(m.Path("host"))
+	must(t, err)
+	defer func() { must(t, dir.Close()) }()
+	said := &client.Error{}
+	if _, err = m.Client().Bind(ctx, dir, share.Memory{Family: "host"}); !errors.As(err, &said) || said.Code != "read_only" {
+		t.Errorf("bind: %v", err)
+	}
+	found, err := s.Exist(ctx, key)
+	if err != nil || found[0] {
+		t.Errorf("exist: %v, %v", found, err)
+	}
+	if _, err = s.DevMGet(ctx, key, list, hetero.GetOptions{}); !errors.Is(err, hetero.ErrNotFound) {
+		t.Errorf("mget: %v", err)
 	}
 }
 

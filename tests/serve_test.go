@@ -124,13 +124,19 @@ func (s *served) as(u mnt.User, args ...string) (string, error) {
 // bare runs a script as alice in a user namespace without /dev/fuse.
 func (s *served) bare(script string) {
 	s.t.Helper()
+	s.bareAs(alice, script)
+}
+
+// bareAs is bare with another number for alice in the namespace.
+func (s *served) bareAs(id int, script string) {
+	s.t.Helper()
 	cmd := mnt.Itself(bareName, filepath.Join(s.home, "stage"), "sh", "-eux", "-c", "fails() { if \"$@\"; then exit 99; fi; }\n"+script)
 	cmd.Dir, cmd.Env = "/", s.env()
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: alice, HostID: alice, Size: 1}},
-		Credential:  &syscall.Credential{Uid: alice, Gid: alice, NoSetGroups: true},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: alice, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: alice, Size: 1}},
+		Credential:  &syscall.Credential{Uid: uint32(id), Gid: uint32(id), NoSetGroups: true},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
 	}
 	// The daemon in the background keeps its own log, not this pipe.
@@ -228,6 +234,33 @@ hmcfs cat hmc:host/b | cmp - $HOME/a
 hmcfs umount $D
 fails hmcfs status $D
 `)
+	// There /run/hmcfs is not that root's.
+	s.bareAs(0, `
+fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why
+grep -e 'runtime directory: .*--runtime-dir' $HOME/why
+hmcfs serve --state-dir $HOME/state/0 --runtime-dir $HOME/run/0 --device host,size=64MiB $D
+chmod 777 $D
+for verb in "ls hmc:host" "status $D" "umount $D"; do
+	fails hmcfs $verb 2>$HOME/why
+	grep 'chmod go-w' $HOME/why
+done
+mkdir $HOME/open
+chmod 777 $HOME/open
+fails hmcfs serve --state-dir $HOME/state/1 --runtime-dir $HOME/run/1 --device host,size=64MiB $HOME/open 2>$HOME/why
+grep 'chmod go-w' $HOME/why
+$PYTHON -c '
+import hmcfs
+try:
+    raise AssertionError(hmcfs.connect().path)
+except hmcfs.NotMounted as e:
+    assert "chmod go-w" in str(e), e
+'
+chmod 755 $D
+hmcfs cp $HOME/a hmc:host/a
+hmcfs cat hmc:host/a | cmp - $HOME/a
+hmcfs umount $D
+test ! -e $D/.hmcfs
+`)
 }
 
 // useGo uses the files by the Go client, which finds the daemon by the directory.
@@ -318,4 +351,62 @@ func TestServeBesideAMount(t *testing.T) {
 		t.Errorf("mount on a served directory: %v %s", err, out)
 	}
 	run("umount", s.dir)
+}
+
+// TestServeCluster has two daemons without mounts show each other's devices to sessions.
+func TestServeCluster(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "root")
+	s := newServed(t, mnt.User{})
+	secret := filepath.Join(s.home, "secret")
+	must(t, os.WriteFile(secret, []byte(strings.Repeat("cluster ", 4)), 0o600))
+	dir := func(node string) string { return filepath.Join(s.home, "node-"+node) }
+	at := func(node string) string { return "unix:" + filepath.Join(s.home, node+".sock") }
+	files := map[string]*client.Files{}
+	for node, peer := range map[string]string{"a": "b", "b": "a"} {
+		out, err := s.run("serve", "--node", node, "--peer", peer+"="+at(peer), "--listen", at(node), "--squash", "none",
+			"--secret-file", secret, "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB", dir(node))
+		if err != nil {
+			t.Fatalf("node %s: %v\n%s", node, err, out)
+		}
+		t.Cleanup(func() {
+			if said, failure := s.run("umount", dir(node)); failure != nil && !strings.Contains(said, "is not mounted") {
+				t.Errorf("umount: %v\n%s", failure, said)
+			}
+		})
+		served, _ := client.ServedAt(dir(node))
+		session, err := client.OpenSession(t.Context(), served.Socket)
+		must(t, err)
+		t.Cleanup(func() { _ = session.Close() }) // the daemon may have ended it
+		files[node] = session.Files()
+	}
+	a, b := files["a"], files["b"]
+	const size = 700_001
+	same := func(f *client.Files, name string, seed uint64) {
+		t.Helper()
+		if got, err := f.ReadFile(name); err != nil || len(got) != size || kit.DiffAt(got, seed, 0) >= 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	must(t, b.WriteFile("sim0/x", kit.Bytes(6, 0, size), 0o600))
+	same(a, "nodes/b/sim0/x", 6)
+	must(t, a.WriteFile("nodes/b/host/y", kit.Bytes(7, 0, size), 0o600))
+	same(b, "host/y", 7)
+	if _, err := a.Copy(t.Context(), "nodes/b/host/y", "sim0/z"); err != nil {
+		t.Error(err)
+	}
+	same(a, "sim0/z", 7)
+	same(b, "nodes/a/sim0/z", 7)
+	must(t, b.SetAttribute("host/y", "user.hmc.key", []byte("k")))
+	same(a, "keys/k", 7)
+	said := &client.Error{}
+	if _, err := a.Memory(t.Context(), "nodes/b/host/y", ""); !errors.As(err, &said) || said.Code != adminapi.CodeUnsupported {
+		t.Errorf("the memory of a file of another node: %v", err)
+	}
+	if out, err := s.run("umount", dir("b")); err != nil {
+		t.Errorf("umount: %v\n%s", err, out)
+	}
+	if _, err := a.ReadFile("nodes/b/sim0/x"); !errors.Is(err, unix.EHOSTUNREACH) {
+		t.Errorf("a node that has ended: %v", err)
+	}
 }

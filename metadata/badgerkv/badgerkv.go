@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,12 +33,34 @@ type KV struct {
 	log       *zap.Logger
 	cut       atomic.Bool
 	closed    atomic.Bool
+	seed      maphash.Seed
+
+	// flushing is held while a layer is written to Badger.
+	flushing sync.Mutex
+	// mu guards what follows.
+	mu sync.RWMutex
+	// version is that of the last commit, and written that of the last one in Badger.
+	// +checklocks:mu
+	version, written uint64
+	// active is the layer of new commits, frozen the one that is being written; nil for none.
+	// +checklocks:mu
+	active, frozen *layer
+	// base is what Badger has, without active and frozen.
+	// +checklocks:mu
+	base *base
+	// timer will write the active layer; nil for none.
+	// +checklocks:mu
+	timer *time.Timer
+	// failed is why a layer could not be written; there are no more commits then.
+	// +checklocks:mu
+	failed error
 }
 
 var (
-	_ metadata.KV     = (*KV)(nil)
-	_ metadata.Roomer = (*KV)(nil)
-	_ metadata.Cutter = (*KV)(nil)
+	_ metadata.KV       = (*KV)(nil)
+	_ metadata.Roomer   = (*KV)(nil)
+	_ metadata.Deferrer = (*KV)(nil)
+	_ metadata.Cutter   = (*KV)(nil)
 )
 
 // Open opens the store in a directory, and creates one if there is none. It inspects all
@@ -71,7 +96,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger}
+	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger, seed: maphash.MakeSeed()}
 	if err := kv.open(ctx, opts, found); err != nil {
 		return nil, errors.Join(err, unlockDir(lock))
 	}
@@ -103,6 +128,7 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 	if err != nil {
 		return &CorruptError{Dir: opts.Dir, Err: err, held: heldPath(kv.lock)}
 	}
+	kv.begins()
 	if kv.space, err = newSpace(opts, kv.lock); err == nil {
 		err = kv.testify(ctx, opts, found)
 	}
@@ -110,6 +136,24 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 		return errors.Join(err, kv.db.Close())
 	}
 	return nil
+}
+
+// begins makes the first layer, above what Badger has.
+func (kv *KV) begins() {
+	b := kv.newBase()
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.base, kv.active = b, newLayer()
+}
+
+// ends writes all changes, and returns when no more are in progress.
+func (kv *KV) ends() error {
+	err := kv.flush(math.MaxUint64)
+	kv.space.drain()
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.base.release()
+	return err
 }
 
 // markTables writes markKey, so that the tables record up to which version they reach. It
@@ -192,7 +236,7 @@ func openBadger(opts Options, room *spares, memTable int64) (db *badger.DB, err 
 	o.Logger = logger{opts.Logger.Named("badger"), strings.NewReplacer(heldPath(dir), opts.Dir), room}
 	o.BypassLockGuard = true // lockDir holds that lock
 	o.SyncWrites = false
-	o.DetectConflicts = true
+	o.DetectConflicts = false // the layers detect them
 	o.NumVersionsToKeep = 1
 	o.Compression = options.None
 	o.MetricsEnabled = false
@@ -221,48 +265,27 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err := kv.begin(ctx); err != nil {
 		return err
 	}
-	t := kv.db.NewTransaction(false)
-	defer t.Discard()
-	return fn(&txn{Txn: t})
+	t := txn{snapshot: kv.snapshot()}
+	defer t.base.release()
+	return fn(&t)
 }
 
 // Update runs fn, repeating it until its transaction has no conflict; see metadata.KV.
 func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
-	for {
-		err := kv.try(ctx, fn)
-		if !errors.Is(err, badger.ErrConflict) {
-			return err
-		}
+	version, err := kv.run(ctx, fn, false)
+	if err != nil || version == 0 {
+		return err
 	}
+	return kv.flush(version)
 }
 
-func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error) error {
-	if err := kv.begin(ctx); err != nil {
+// UpdateSoon is Update without a wait for Badger; see metadata.Deferrer.
+func (kv *KV) UpdateSoon(ctx context.Context, fn func(metadata.KVTxn) error) error {
+	version, err := kv.run(ctx, fn, true)
+	if err != nil || version == 0 {
 		return err
 	}
-	t := kv.db.NewTransaction(true)
-	defer t.Discard()
-	w := txn{Txn: t, stamp: kv.stamp}
-	if err := fn(&w); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if w.bytes == 0 {
-		return translate(t.Commit())
-	}
-	w.bytes += entryRoom // for the mark
-	if err := kv.space.admit(ctx, w.bytes); err != nil {
-		return err
-	}
-	admitted := w.bytes
-	defer kv.space.done(admitted)
-	version, err := w.commit()
-	if err == nil {
-		kv.witnesses.saw(version)
-	}
-	return err
+	return kv.flushSoon(version)
 }
 
 // Room implements metadata.Roomer: it returns a *SpaceError if less than the reserve is
@@ -289,7 +312,9 @@ func (kv *KV) Close() error {
 	if kv.closed.Swap(true) {
 		return metadata.ErrClosed
 	}
-	kv.space.drain()
+	if err := kv.ends(); err != nil {
+		return kv.leave(err)
+	}
 	if err := kv.space.finishable(); err != nil {
 		return kv.leave(err)
 	}

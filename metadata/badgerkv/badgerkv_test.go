@@ -23,20 +23,37 @@ func open(t *testing.T, dir string) *badgerkv.KV {
 }
 
 func TestConformance(t *testing.T) {
-	kvtest.RunSuite(t, kvtest.Suite{
-		Open: func(t *testing.T) metadata.KV {
-			t.Helper()
-			return open(t, t.TempDir())
-		},
-		Persistent: func(t *testing.T) kvtest.Opener {
-			t.Helper()
-			dir := filepath.Join(t.TempDir(), "made", "by", "open")
-			return func(t *testing.T) metadata.KV {
-				t.Helper()
-				return open(t, dir)
-			}
-		},
-	})
+	for _, c := range []struct {
+		name string
+		kv   func(*badgerkv.KV) metadata.KV
+	}{
+		{"Update", func(kv *badgerkv.KV) metadata.KV { return kv }},
+		{"UpdateSoon", func(kv *badgerkv.KV) metadata.KV { return soon{kv} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			kvtest.RunSuite(t, kvtest.Suite{
+				Open: func(t *testing.T) metadata.KV {
+					t.Helper()
+					return c.kv(open(t, t.TempDir()))
+				},
+				Persistent: func(t *testing.T) kvtest.Opener {
+					t.Helper()
+					dir := filepath.Join(t.TempDir(), "made", "by", "open")
+					return func(t *testing.T) metadata.KV {
+						t.Helper()
+						return c.kv(open(t, dir))
+					}
+				},
+			})
+		})
+	}
+}
+
+// soon is a store whose every change is written later.
+type soon struct{ *badgerkv.KV }
+
+func (s soon) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
+	return s.UpdateSoon(ctx, fn)
 }
 
 func TestLocked(t *testing.T) {

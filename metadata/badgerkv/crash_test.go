@@ -19,6 +19,9 @@ import (
 // crashDir marks a test binary as the process to be killed.
 const crashDir = "HMCFS_BADGERKV_CRASH_DIR"
 
+// soonDir, if set beside it, makes it use UpdateSoon.
+const soonDir = "HMCFS_BADGERKV_SOON"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		fmt.Fprintln(os.Stdout, "error", victim(context.Background(), dir))
@@ -45,15 +48,24 @@ func TestMain(m *testing.M) {
 // same value.
 const pairs = 5
 
-// victim counts up, and prints each number once it is committed.
+// soonIn is the number of changes of a victim of which all but the last need not be written at once.
+const soonIn = 7
+
+// victim counts up, and prints each number once it is committed; with soonDir, those only that
+// survive.
 func victim(ctx context.Context, dir string) error {
+	soon := os.Getenv(soonDir) != ""
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir})
 	if err != nil {
 		return err
 	}
-	for {
+	for turn := 1; ; turn++ {
 		var n int
-		err := kv.Update(ctx, func(tx metadata.KVTxn) (err error) {
+		update, later := kv.Update, soon && turn%soonIn != 0
+		if later {
+			update = kv.UpdateSoon
+		}
+		err := update(ctx, func(tx metadata.KVTxn) (err error) {
 			if n, err = number(tx, 0); err != nil {
 				return err
 			}
@@ -69,7 +81,9 @@ func victim(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(os.Stdout, n)
+		if !later {
+			fmt.Fprintln(os.Stdout, n)
+		}
 	}
 }
 
@@ -85,32 +99,88 @@ func number(tx metadata.KVTxn, i int) (int, error) {
 }
 
 // TestKilled kills a writing process with SIGKILL: everything that it reported as committed
-// is there completely, and at most one transaction more.
+// is there completely, and at most one transaction more. Of those that are written later, too,
+// the ones that are there are the first.
 func TestKilled(t *testing.T) {
-	dir := t.TempDir()
 	rounds := 5
 	if testing.Short() {
 		rounds = 2
 	}
-	for range rounds {
-		said := killVictim(t, dir, 1+rand.IntN(8000))
-		kv := open(t, dir)
-		if err := kv.View(t.Context(), func(tx metadata.KVTxn) error { return allIsThere(tx, said) }); err != nil {
-			t.Error(err)
-		}
-		if err := kv.Close(); err != nil {
-			t.Error(err)
-		}
+	for _, c := range []struct {
+		name  string
+		env   string
+		lines int
+		ahead int // transactions that may be there beyond those reported
+	}{
+		{"Update", "", 8000, 1},
+		{"UpdateSoon", soonDir + "=1", 2000, soonIn},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for range rounds {
+				said := killVictim(t, dir, 1+rand.IntN(c.lines), c.env)
+				kv := open(t, dir)
+				if err := kv.View(t.Context(), func(tx metadata.KVTxn) error { return allIsThere(tx, said, c.ahead) }); err != nil {
+					t.Error(err)
+				}
+				if err := kv.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 
+// TestUnwritten has a change that can't be written: nothing that was not written is seen from then
+// on, nothing more is accepted, and Close returns.
+func TestUnwritten(t *testing.T) {
+	dir := t.TempDir()
+	kv := open(t, dir)
+	set := func(key string) func(metadata.KVTxn) error {
+		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(key)) }
+	}
+	if err := errors.Join(kv.Update(t.Context(), set("before")), kv.UpdateSoon(t.Context(), set("soon"))); err != nil {
+		t.Fatal(err)
+	}
+	kv.Spoil()
+	if err := kv.Update(t.Context(), set("with it")); err == nil {
+		t.Error("a change was accepted that was not written")
+	}
+	for name, update := range map[string]func(context.Context, func(metadata.KVTxn) error) error{"Update": kv.Update, "UpdateSoon": kv.UpdateSoon} {
+		if err := update(t.Context(), set("behind")); err == nil {
+			t.Errorf("%s: a change was accepted behind one that was not written", name)
+		}
+	}
+	if got := keysOf(t, kv); got != "[before]" {
+		t.Errorf("%s is seen", got)
+	}
+	if err := kv.Close(); err == nil {
+		t.Error("Close does not report it")
+	}
+}
+
+// keysOf lists the keys.
+func keysOf(t *testing.T, kv *badgerkv.KV) string {
+	t.Helper()
+	var keys []string
+	if err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
+		return tx.Scan(nil, nil, func(key, _ []byte) (bool, error) {
+			keys = append(keys, string(key))
+			return true, nil
+		})
+	}); err != nil {
+		t.Error(err)
+	}
+	return fmt.Sprint(keys)
+}
+
 // allIsThere checks the data that a victim that reported a number must have left.
-func allIsThere(tx metadata.KVTxn, said int) error {
+func allIsThere(tx metadata.KVTxn, said, ahead int) error {
 	n, err := number(tx, 0)
 	if err != nil {
 		return err
 	}
-	if n < said || n > said+1 {
+	if n < said || n > said+ahead {
 		return fmt.Errorf("%d was committed, but %d is there", said, n)
 	}
 	for i := range pairs {
@@ -135,10 +205,10 @@ func allIsThere(tx metadata.KVTxn, said int) error {
 
 // killVictim runs a victim, kills it after some lines, and returns the last number that it
 // reported.
-func killVictim(t *testing.T, dir string, lines int) int {
+func killVictim(t *testing.T, dir string, lines int, env string) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^$")
-	cmd.Env = append(os.Environ(), crashDir+"="+dir)
+	cmd.Env = append(os.Environ(), crashDir+"="+dir, env)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

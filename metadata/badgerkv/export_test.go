@@ -55,3 +55,11 @@ func (o Options) BadSectors(name string, from, to int64) Options {
 	}
 	return o
 }
+
+// Spoil adds a change that Badger refuses to the active layer.
+func (kv *KV) Spoil() {
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.version++
+	kv.active.add(kv.seed, kv.version, commit{writes: []write{{}}})
+}

@@ -37,6 +37,10 @@ const (
 	tableRoom = 2 * memTableSize
 	// stallLimit bounds the wait for Badger to write a table while full logs wait.
 	stallLimit = 30 * time.Second
+	// looksAfter is the time for which a look at the file system is taken to be true, and
+	// looksBytes bounds the bytes admitted without another.
+	looksAfter = time.Millisecond
+	looksBytes = 64 << 10
 	// usable bounds the bytes written to a log while no next log exists.
 	usable = memTableSize - 64<<10
 	// entryRoom is an upper bound for the overhead of an entry in a log, and in a memtable,
@@ -79,6 +83,12 @@ type space struct {
 	// low is set if less than the reserve was free at the last check.
 	// +checklocks:mu
 	low bool
+	// asked is the time at which the free space was last read, looked that of the last look at
+	// the next log, and since the number of bytes admitted after it.
+	// +checklocks:mu
+	asked, looked time.Time
+	// +checklocks:mu
+	since int64
 	// sparse is set if the file system can't allocate blocks.
 	// +checklocks:mu
 	sparse bool
@@ -111,11 +121,12 @@ func (s *space) path(log int) string { return filepath.Join(s.dir, logName(log))
 func (s *space) held(log int) string { return filepath.Join(heldPath(s.self), logName(log)) }
 
 // admit waits until a commit of n bytes can be made, and counts it; done ends it. Without a
-// next log, commits may use up the rest of the current one.
+// next log, commits may use up the rest of the current one. A commit that is written soon relies
+// on a recent look at the next log.
 //
 // Errors: metadata.ErrNoSpace (a *SpaceError); ErrGone (a *GoneError);
 // metadata.ErrClosed after drain; the context's.
-func (s *space) admit(ctx context.Context, n int64) error {
+func (s *space) admit(ctx context.Context, n int64, soon bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.underWay > 0 && s.underWay+n > maxUnderWay {
@@ -124,7 +135,10 @@ func (s *space) admit(ctx context.Context, n int64) error {
 	if s.ending {
 		return metadata.ErrClosed
 	}
-	err := s.awaitNextLocked(ctx)
+	var err error
+	if !soon || !s.recentlyLocked(n) {
+		err = s.awaitNextLocked(ctx)
+	}
 	if err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > usable) {
 		return err
 	}
@@ -133,8 +147,17 @@ func (s *space) admit(ctx context.Context, n int64) error {
 	}
 	s.underWay += n
 	s.used += n
+	s.since += n
 	s.latest = s.underWay
 	return nil
+}
+
+// recentlyLocked reports whether a next log was there a moment and a few bytes ago, fewer with n
+// than Badger needs to fill a log.
+//
+// +checklocks:s.mu
+func (s *space) recentlyLocked(n int64) bool {
+	return s.next != "" && s.since+n < looksBytes && time.Since(s.looked) < looksAfter
 }
 
 // awaitNextLocked waits until there is a next log for Badger. It unlocks while it waits.
@@ -195,7 +218,7 @@ func (s *space) drain() {
 // +checklocks:s.mu
 func (s *space) advanceLocked() (busy bool, err error) {
 	if s.next != "" {
-		// Fast path, taken by nearly every commit.
+		s.looked, s.since = time.Now(), 0
 		var st unix.Stat_t
 		switch err := unix.Stat(s.next, &st); {
 		case errors.Is(err, unix.ENOENT):
@@ -299,6 +322,9 @@ func (s *space) room(ctx context.Context) error {
 
 // aboveReserve returns a *SpaceError if less than the reserve is free.
 func (s *space) aboveReserve() error {
+	if s.wasAbove() {
+		return nil
+	}
 	free, err := s.free()
 	if err != nil {
 		return fmt.Errorf("free space of %s: %w", s.dir, err)
@@ -306,7 +332,7 @@ func (s *space) aboveReserve() error {
 	low := free < s.reserve
 	s.mu.Lock()
 	was := s.low
-	s.low = low
+	s.low, s.asked = low, time.Now()
 	s.mu.Unlock()
 	if !low {
 		if was {
@@ -319,6 +345,13 @@ func (s *space) aboveReserve() error {
 		s.log.Error("refusing changes of names and attributes", zap.Error(err))
 	}
 	return err
+}
+
+// wasAbove reports whether enough was free a moment ago.
+func (s *space) wasAbove() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.low && time.Since(s.asked) < looksAfter
 }
 
 // free returns the number of bytes available in the directory's file system.

@@ -16,6 +16,9 @@
 //
 // The goroutines that wait for answers read the connection in turns, so that a call needs no other
 // goroutine; while nobody waits, nobody reads, and the end of the daemon is noticed by the next call.
+// A function that is called for a key, that of Each or of Future.Then, keeps its goroutine from
+// reading: if no other waits, and answers fill the buffers of the connection for 15 to 30 s, the daemon
+// ends the session.
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.

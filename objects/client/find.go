@@ -53,6 +53,9 @@ func Of(f *os.File) (*Client, error) {
 	s, found := ServedOf(path)
 	switch {
 	case !found:
+		if err = Untrusted(path); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotMounted, err)
+		}
 		return nil, fmt.Errorf("%s: %w", f.Name(), ErrNotMounted)
 	case s.Socket == "":
 		return nil, fmt.Errorf("find the daemon of %s: %w", s.Dir, os.ErrPermission)

@@ -64,6 +64,24 @@ func ServedOf(path string) (Served, bool) {
 	}
 }
 
+// Untrusted returns an error if a directory that contains a path is not a served one only because
+// others may write to it.
+func Untrusted(path string) error {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		control := filepath.Join(dir, ControlDir)
+		if config, err := readConfig(filepath.Join(control, "config")); err == nil && config.Served && config.MountPoint == dir {
+			for _, at := range []string{dir, control} {
+				if st, err := os.Lstat(at); err == nil && st.Mode()&othersWrite != 0 {
+					return fmt.Errorf("other users may write to %s, so it could lead to a daemon of theirs; revoke that permission: chmod go-w %s", at, at)
+				}
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
 func ownerOf(st fs.FileInfo) int {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return int(sys.Uid)

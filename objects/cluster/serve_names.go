@@ -184,13 +184,10 @@ func (s *server) remove(ctx context.Context, _ *servedSession, u User, q *proto.
 	if err != nil {
 		return nil, err
 	}
-	if err = u.MayRemove(&dir, &victim); err != nil {
-		return nil, err
-	}
 	if q.Folder {
-		err = s.o.Store.Rmdir(ctx, dir.Ino, q.Name)
+		err = s.o.Store.RmdirAs(ctx, u.Caller, dir.Ino, q.Name)
 	} else {
-		err = s.o.Store.Unlink(ctx, dir.Ino, q.Name)
+		err = s.o.Store.UnlinkAs(ctx, u.Caller, dir.Ino, q.Name)
 	}
 	s.o.Store.Drop(victim.Ino)
 	s.served(victim.Ino, dir.Ino)
@@ -234,7 +231,7 @@ func (s *server) rename(ctx context.Context, _ *servedSession, u User, q *proto.
 	if err != nil && !isGone(err) {
 		return nil, err
 	}
-	err = s.o.Store.Rename(ctx, metadata.Rename{
+	err = s.o.Store.RenameAs(ctx, u.Caller, metadata.Rename{
 		From: from.Ino, Name: q.Name, To: to.Ino, NewName: q.NewName, Flags: metadata.RenameFlags(q.Flags),
 	})
 	s.o.Store.Drop(replaced.Ino)

@@ -19,36 +19,45 @@ const (
 	// pollLook is the number of polls between two readings of the clock.
 	pollLook = 4
 	// longestPause bounds the reads without polling after polls that found nothing.
-	longestPause = 64
+	longestPause = 6
+	// dozeFor is the time for which a reader sleeps in a thread of its own, before it leaves the
+	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, and
+	// goes on without the runtime's search for work.
+	dozeFor = 2 * time.Millisecond
 )
 
 // Pollers bounds the readers that poll at one time: more than the processors allow would only
 // delay each other, and the peers. The zero value allows none. A nil *Pollers
 // sets no bound.
 type Pollers struct {
-	most   int32
-	active atomic.Int32
+	most           int32
+	active, asleep atomic.Int32
 }
 
 // NewPollers returns a bound for this process: one processor is left to the peers.
 func NewPollers() *Pollers { return &Pollers{most: int32(runtime.GOMAXPROCS(0) - 1)} }
 
-func (p *Pollers) enter() bool {
+// enter counts one more of the readers that n counts, unless there are enough.
+func (p *Pollers) enter(n func(*Pollers) *atomic.Int32) bool {
 	if p == nil {
 		return true
 	}
-	if p.active.Add(1) <= p.most {
+	if n(p).Add(1) <= p.most {
 		return true
 	}
-	p.active.Add(-1)
+	n(p).Add(-1)
 	return false
 }
 
-func (p *Pollers) leave() {
+func (p *Pollers) leave(n func(*Pollers) *atomic.Int32) {
 	if p != nil {
-		p.active.Add(-1)
+		n(p).Add(-1)
 	}
 }
+
+// polling and dozing are what Pollers bounds, each by itself.
+func polling(p *Pollers) *atomic.Int32 { return &p.active }
+func dozing(p *Pollers) *atomic.Int32  { return &p.asleep }
 
 // Poller reads from a connection. Before it sleeps it polls for up to 50 µs, since most answers
 // and next calls arrive sooner than a sleeping process wakes up. After polls that found nothing it
@@ -96,20 +105,22 @@ func (p *Poller) poll(fd uintptr) bool {
 	if p.read(int(fd)) {
 		return true
 	}
-	if !first {
-		return false
-	}
+	return first && (p.spin(int(fd)) || p.doze(int(fd)))
+}
+
+// spin reads until there is something, or the time is over.
+func (p *Poller) spin(fd int) bool {
 	if p.pause > 0 {
 		p.pause--
 		return false
 	}
-	if !p.all.enter() {
+	if !p.all.enter(polling) {
 		return false
 	}
-	defer p.all.leave()
+	defer p.all.leave(polling)
 	began := time.Now()
 	for turn := 1; ; turn++ {
-		if p.read(int(fd)) {
+		if p.read(fd) {
 			p.missed = 0
 			return true
 		}
@@ -123,6 +134,17 @@ func (p *Poller) poll(fd uintptr) bool {
 	p.missed++
 	p.pause = min(1<<min(p.missed, 30)-2, longestPause)
 	return false
+}
+
+// doze sleeps in the kernel until there is something to read, or the time is over.
+func (p *Poller) doze(fd int) bool {
+	if !p.all.enter(dozing) {
+		return false
+	}
+	defer p.all.leave(dozing)
+	limit := unix.NsecToTimespec(int64(dozeFor))
+	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, &limit, nil)
+	return err == nil && n > 0 && p.read(fd)
 }
 
 // read makes one attempt.

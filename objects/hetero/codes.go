@@ -18,6 +18,7 @@ var (
 	ErrNoMemory      = errors.New("out of memory")
 	ErrNotAuthorized = errors.New("not permitted for this user")
 	ErrNotOwner      = errors.New("not owned by this client")
+	ErrReadOnly      = errors.New("the mount is read-only")
 	ErrOwnerGone     = errors.New("the client that owned the memory has ended")
 	ErrWithdrawn     = errors.New("withdrawn before it was received")
 	ErrLost          = errors.New("content lost, because its memory no longer exists")
@@ -56,6 +57,7 @@ func Statuses() []Status {
 		{ErrNoMemory, "no_memory", syscall.ENOSPC, []string{"K_OUT_OF_MEMORY", "K_NO_SPACE"}},
 		{ErrNotAuthorized, "not_authorized", syscall.EACCES, []string{"K_NOT_AUTHORIZED"}},
 		{ErrNotOwner, "not_owner", syscall.EPERM, []string{"K_NOT_OWNER"}},
+		{ErrReadOnly, "read_only", syscall.EROFS, []string{"K_NOT_SUPPORTED"}},
 		{ErrBusy, "busy", syscall.EBUSY, []string{"K_TRY_AGAIN"}},
 		{ErrUnsupported, "unsupported", syscall.EOPNOTSUPP, []string{"K_NOT_SUPPORTED"}},
 		{ErrClosed, "closed", syscall.ESHUTDOWN, []string{"K_SHUTTING_DOWN"}},

@@ -16,7 +16,7 @@ func sentinels() []string {
 	return []string{
 		"ErrTimeout", "ErrInterrupted", "ErrShape", "ErrInconsistent", "ErrInvalid", "ErrOwnerGone",
 		"ErrWithdrawn", "ErrLost", "ErrNotFound", "ErrExist", "ErrNoMemory", "ErrNotAuthorized", "ErrNotOwner",
-		"ErrBusy", "ErrUnsupported", "ErrClosed", "ErrDisconnected", "ErrIO",
+		"ErrReadOnly", "ErrBusy", "ErrUnsupported", "ErrClosed", "ErrDisconnected", "ErrIO",
 	}
 }
 

@@ -164,10 +164,12 @@ type beside struct {
 // open starts Redis once, and makes a client.
 func (c *beside) open(ctx context.Context, prefix string, n int, size devices.Size) (r *remote, err error) {
 	if c.redis == nil {
-		if c.redis, err = startRedis(ctx, c.lobby.lab.dir); err != nil {
+		var started *redis
+		if started, err = startRedis(ctx, c.lobby.lab.dir); err != nil {
 			return nil, err
 		}
-		c.lobby.Later(c.redis.stop)
+		c.redis = started
+		c.lobby.Later(c.redis.Stop)
 		c.remotes = map[string]*remote{}
 	}
 	if r = c.remotes[prefix]; r == nil {
@@ -250,7 +252,7 @@ func (c *beside) single(call string, size devices.Size, bound float64) row {
 				return 1 / rate, err
 			}},
 			python("Python", "hmcfs", func() string { return c.lobby.lab.mnt.Point }),
-			python("redis-py", "redis", func() string { return c.redis.socket }),
+			python("redis-py", "redis", func() string { return c.redis.Socket }),
 		},
 		wants: []want{
 			{of: ours.Name, against: "redis-benchmark", bound: bound, atMost: true},

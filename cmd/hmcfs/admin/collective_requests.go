@@ -28,7 +28,7 @@ type Named struct {
 
 func (s *Server) collect(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.CollectRequest
-	if err := read(&r); err != nil {
+	if err := errors.Join(read(&r), s.mayChange()); err != nil {
 		return solution{}, err
 	}
 	rest := q.received

@@ -298,6 +298,10 @@ func TestFileCallsAreBounded(t *testing.T) {
 	kit.Eventually(t, sessionPatience, func() bool {
 		return slices.ContainsFunc(r.refusals.Limits(), func(l metadata.LimitStatus) bool { return l.Name == "user-call-bytes" && l.Refused > 0 })
 	})
+	copied := `{"copy":"sim1/a"}`
+	if status, said := r.byHTTP(t, "POST", "sim0/a", []byte(copied)); status != 409 || !strings.Contains(said, `"ebusy"`) {
+		t.Errorf("a request over HTTP is answered with %d, %.200q", status, said)
+	}
 	var served, busy int
 	for range calls {
 		switch _, a := f.answered(); {
@@ -311,6 +315,9 @@ func TestFileCallsAreBounded(t *testing.T) {
 	}
 	if served == 0 || busy == 0 || served+busy != calls {
 		t.Errorf("%d served, %d refused", served, busy)
+	}
+	if status, said := r.byHTTP(t, "POST", "sim0/a", []byte(copied)); status != 200 {
+		t.Errorf("a request over HTTP is answered with %d, %.200q", status, said)
 	}
 	open, fault := 1, syscall.Errno(0)
 	for ; fault == 0 && open < 5000; open++ {
@@ -350,13 +357,25 @@ func TestFilesAreTheirUsers(t *testing.T) {
 	}
 }
 
-// TestFilesByHTTP makes each request as curl does.
-func TestFilesByHTTP(t *testing.T) {
-	r := newFilesRig(t, owner)
+// byHTTP makes a request about a file as curl does.
+func (r *keyedRig) byHTTP(t *testing.T, method, name string, body []byte) (status int, said string) {
+	t.Helper()
 	web := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", r.socket)
 	}}}
+	q, err := http.NewRequestWithContext(t.Context(), method, "http://h"+adminapi.PathFiles+name, bytes.NewReader(body))
+	fatal(t, err)
+	resp, err := web.Do(q)
+	fatal(t, err)
+	data, err := io.ReadAll(resp.Body)
+	fatal(t, errors.Join(err, resp.Body.Close()))
+	return resp.StatusCode, string(data)
+}
+
+// TestFilesByHTTP makes each request.
+func TestFilesByHTTP(t *testing.T) {
+	r := newFilesRig(t, owner)
 	big := kit.Bytes(5, 0, 700_001)
 	for _, c := range []struct {
 		method, name string
@@ -391,18 +410,13 @@ func TestFilesByHTTP(t *testing.T) {
 		{"GET", strings.Repeat("x", 300), nil, 400, `"enametoolong"`},
 		{"PATCH", "sim0/d/b", nil, 404, ``},
 	} {
-		q, err := http.NewRequestWithContext(t.Context(), c.method, "http://h"+adminapi.PathFiles+c.name, bytes.NewReader(c.body))
-		fatal(t, err)
-		resp, err := web.Do(q)
-		fatal(t, err)
-		data, err := io.ReadAll(resp.Body)
-		fatal(t, errors.Join(err, resp.Body.Close()))
-		same := strings.Contains(string(data), c.text)
+		status, said := r.byHTTP(t, c.method, c.name, c.body)
+		same := strings.Contains(said, c.text)
 		if len(c.text) > 1000 {
-			same = string(data) == c.text
+			same = said == c.text
 		}
-		if resp.StatusCode != c.status || !same {
-			t.Errorf("%s %.40s: %s %.200q", c.method, c.name, resp.Status, data)
+		if status != c.status || !same {
+			t.Errorf("%s %.40s: %d %.200q", c.method, c.name, status, said)
 		}
 	}
 }

@@ -38,13 +38,21 @@ type restCall struct {
 
 // files serves a request about a file.
 func (s *Server) files(w http.ResponseWriter, r *http.Request) {
+	s.during(w, r, nil, func(ctx context.Context) { s.aboutFile(ctx, w, r) })
+}
+
+func (s *Server) aboutFile(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
-	ctx, work, err := s.shares.begin(r.Context(), nil)
+	memory := int64(restBuffer)
+	if r.Method == http.MethodPost {
+		memory = fs.BounceSize // it may be a copy
+	}
+	release, err := s.sessions.reserve(c, memory)
 	if err != nil {
-		s.answer(w, nil, err)
+		writeFault(w, errnoOf(err), err.Error())
 		return
 	}
-	defer s.shares.end(work)
+	defer release()
 	guest := s.opts.Files.Begin(callerOf(c.peer))
 	defer guest.End()
 	q := &restCall{w: w, r: r, control: http.NewResponseController(w), guest: guest, name: strings.TrimPrefix(r.URL.Path, adminapi.PathFiles)}
@@ -60,11 +68,16 @@ func (s *Server) files(w http.ResponseWriter, r *http.Request) {
 	if q.sent {
 		panic(http.ErrAbortHandler) // the client must not take the answer for a whole one
 	}
+	writeFault(w, fault, q.name+": "+fault.Error())
+}
+
+// writeFault answers a request about a file with an errno.
+func writeFault(w http.ResponseWriter, fault syscall.Errno, text string) {
 	status := httpStatus(fault)
 	if status == http.StatusInternalServerError && fault != syscall.EIO {
 		status = http.StatusBadRequest
 	}
-	writeError(w, status, strings.ToLower(unix.ErrnoName(fault)), q.name+": "+fault.Error())
+	writeError(w, status, strings.ToLower(unix.ErrnoName(fault)), text)
 }
 
 // serve executes the request.

@@ -90,6 +90,8 @@ type Options struct {
 	// Open admits every user who can reach the socket. Users other than root and the owner
 	// may only bind, export, and use keys.
 	Open bool
+	// ReadOnly refuses changes of keys, and of the memory of files.
+	ReadOnly bool
 	// Peer identifies the client; nil asks the kernel.
 	Peer func(*net.UnixConn) (Peer, error)
 	// Handshake bounds how long a client may take to send its descriptors, and to read the
@@ -317,6 +319,11 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+adminapi.PathKeys, s.keys)
 	mux.HandleFunc("GET "+adminapi.PathEvents, s.events)
 	all := verbs()
+	if s.opts.ReadOnly {
+		for name, do := range all {
+			all[name] = s.guarded(name, do)
+		}
+	}
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}

@@ -61,11 +61,14 @@ type session struct {
 	abandon context.CancelFunc
 }
 
-// user is shared by the sessions of one user.
+// user is shared by the sessions and the requests about files of one user.
 type user struct {
-	sessions int // guarded by sessions.mu
-	files    int // guarded by sessions.mu
-	// memory is reserved by the calls; most is its size, in bytes.
+	uid int
+	// uses counts the sessions and requests; guarded by sessions.mu, as are the next two.
+	uses     int
+	sessions int
+	files    int
+	// memory is reserved by calls and requests; most is its size, in bytes.
 	memory *semaphore.Weighted
 	most   int64
 }
@@ -103,16 +106,9 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	if s.ended {
 		return nil, errEnding
 	}
-	u := s.users[c.peer.UID]
-	if u == nil {
-		u = &user{most: callMemory}
-		if c.trusted {
-			u.most = trustedMemory
-		}
-		u.memory = semaphore.NewWeighted(u.most)
-		s.users[c.peer.UID] = u
-	}
+	u := s.useLocked(c)
 	if !c.trusted && u.sessions >= maxSessions {
+		s.unuseLocked(u)
 		s.refusals.add(boundSessions)
 		return nil, errSessions
 	}
@@ -121,6 +117,50 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	return &session{
 		id: hex.EncodeToString(secret), uid: c.peer.UID, pid: c.peer.PID, begun: time.Now(), user: u,
 		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {},
+	}, nil
+}
+
+// useLocked returns the user of a client. The caller calls unuseLocked at the end.
+//
+// +checklocks:s.mu
+func (s *sessions) useLocked(c *conn) *user {
+	u := s.users[c.peer.UID]
+	if u == nil {
+		u = &user{uid: c.peer.UID, most: callMemory}
+		if c.trusted {
+			u.most = trustedMemory
+		}
+		u.memory = semaphore.NewWeighted(u.most)
+		s.users[u.uid] = u
+	}
+	u.uses++
+	return u
+}
+
+// +checklocks:s.mu
+func (s *sessions) unuseLocked(u *user) {
+	if u.uses--; u.uses == 0 {
+		delete(s.users, u.uid)
+	}
+}
+
+// reserve reserves memory, in bytes, of a user without a session.
+//
+// Errors: hetero.ErrBusy.
+func (s *sessions) reserve(c *conn, n int64) (release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.useLocked(c)
+	if !u.memory.TryAcquire(n) {
+		s.unuseLocked(u)
+		s.refusals.add(boundCallBytes)
+		return nil, fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+	}
+	return func() {
+		u.memory.Release(n)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.unuseLocked(u)
 	}, nil
 }
 
@@ -152,9 +192,8 @@ func (s *sessions) leave(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.abandon()
-	if one.user.sessions--; one.user.sessions == 0 {
-		delete(s.users, one.uid)
-	}
+	one.user.sessions--
+	s.unuseLocked(one.user)
 	s.held.Done()
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
@@ -114,35 +116,40 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, solve solver) {
 		s.upgrade(w, r, solve)
 		return
 	}
-	c := connOf(r)
-	ctx, work, err := s.shares.begin(r.Context(), nil)
+	s.during(w, r, nil, func(ctx context.Context) {
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
+		sol, err := solve(ctx, &question{peer: connOf(r).peer}, func(into any) error {
+			data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
+			if rerr != nil {
+				return fmt.Errorf("%w: %w", errInvalid, rerr)
+			}
+			return adminapi.Unmarshal(data, into)
+		})
+		adminapi.CloseAll(sol.files)
+		s.answer(w, sol.plain(), err)
+	})
+}
+
+// during executes a request, which the end of the server interrupts. carried is the connection if it
+// passes descriptors, else nil.
+func (s *Server) during(w http.ResponseWriter, r *http.Request, carried *conn, do func(ctx context.Context)) {
+	ctx, work, err := s.shares.begin(r.Context(), carried)
 	if err != nil {
 		s.answer(w, nil, err)
 		return
 	}
 	defer s.shares.end(work)
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
-	sol, err := solve(ctx, &question{peer: c.peer}, func(into any) error {
-		data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, adminapi.MaxFrame))
-		if rerr != nil {
-			return fmt.Errorf("%w: %w", errInvalid, rerr)
-		}
-		return adminapi.Unmarshal(data, into)
-	})
-	adminapi.CloseAll(sol.files)
-	s.answer(w, sol.plain(), err)
+	do(ctx)
 }
 
 // upgrade switches the connection to frames with descriptors.
 func (s *Server) upgrade(w http.ResponseWriter, r *http.Request, solve solver) {
 	c := connOf(r)
-	ctx, work, err := s.shares.begin(r.Context(), c)
-	if err != nil {
-		s.answer(w, nil, err)
-		return
-	}
-	defer s.shares.end(work)
+	s.during(w, r, c, func(ctx context.Context) { s.upgraded(ctx, c, w, r, solve) })
+}
+
+func (s *Server) upgraded(ctx context.Context, c *conn, w http.ResponseWriter, r *http.Request, solve solver) {
 	if r.ContentLength != 0 {
 		s.answer(w, nil, fmt.Errorf("%w: a request to upgrade has no body", errInvalid))
 		return
@@ -246,7 +253,7 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
-	if err := errors.Join(read(&r), q.split(adminapi.File{})); err != nil {
+	if err := errors.Join(read(&r), q.split(adminapi.File{}), s.mayChange()); err != nil {
 		return solution{}, err
 	}
 	ino, err := s.fileOf(ctx, q, r.File)
@@ -325,7 +332,31 @@ func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (
 	if s.opts.Files != nil && q.carried && q.file == nil {
 		guest := s.opts.Files.Begin(callerOf(q.peer))
 		defer guest.End()
-		return guest.Ino(ctx, named.Path)
+		ino, err := guest.Ino(ctx, named.Path)
+		return ino, namedFault(named.Path, err)
 	}
 	return s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
+}
+
+// namedFault returns the error of a request that names a file, whose errno is that of package fs.
+func namedFault(name string, err error) error {
+	number, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err
+	}
+	kind, text := errInvalid, number.Error()
+	switch number {
+	case syscall.ENOENT, syscall.ENOTDIR:
+		kind = ErrNotFound
+	case syscall.EACCES, syscall.EPERM:
+		kind = errForbidden
+	case syscall.EHOSTUNREACH, syscall.ESTALE:
+		kind = hetero.ErrDisconnected
+	case syscall.EOPNOTSUPP:
+		kind, text = hetero.ErrUnsupported, "only a regular file of this node has memory to share; copy it to a device of this node"
+	case syscall.EIO:
+		kind = hetero.ErrIO
+	default:
+	}
+	return fmt.Errorf("%s: %w: %s", name, kind, text)
 }

@@ -69,7 +69,7 @@ func httpStatus(e syscall.Errno) int {
 		return http.StatusBadRequest
 	case syscall.ENOENT:
 		return http.StatusNotFound
-	case syscall.EACCES, syscall.EPERM:
+	case syscall.EACCES, syscall.EPERM, syscall.EROFS:
 		return http.StatusForbidden
 	case syscall.EEXIST, syscall.EBUSY:
 		return http.StatusConflict

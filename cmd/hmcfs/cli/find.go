@@ -31,6 +31,9 @@ func findMount(path string) (place.Mount, error) {
 
 // wayOut returns the remedy for a path that is not on a mount.
 func wayOut(abs, path string) string {
+	if err := client.Untrusted(abs); err != nil {
+		return err.Error()
+	}
 	_, err := os.Stat(abs)
 	if all, merr := place.Mounts(); merr == nil && err != nil {
 		var points []string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +52,7 @@ func (a *app) top(ctx context.Context, args []string, f *topFlags) error {
 	if f.interval < top.MinInterval || f.interval > time.Hour {
 		return usage(fmt.Errorf("--interval %v is not between %v and 1h", f.interval, top.MinInterval))
 	}
-	out, isFile := a.Stdout.(*os.File)
+	out, isFile := a.Stdout.(interface{ Fd() uintptr })
 	if !f.once && (!isFile || !term.IsTerminal(int(out.Fd()))) {
 		return usage(errors.New("standard output is not a terminal; use --once for text"))
 	}

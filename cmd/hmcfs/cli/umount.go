@@ -129,6 +129,9 @@ func (a *app) umountNameless(ctx context.Context, mountPoint string, r adminapi.
 	if m, found, err := place.MountOf(mountPoint); err == nil && found {
 		return notMounted("%s is not a mount point but is on one; unmount that: hmcfs umount %s", mountPoint, m.MountPoint)
 	}
+	if err := client.Untrusted(mountPoint); err != nil {
+		return notMounted("%s is not mounted: %w", mountPoint, err)
+	}
 	return notMounted("%s is not mounted", mountPoint)
 }
 

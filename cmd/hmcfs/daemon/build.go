@@ -355,7 +355,8 @@ func (d *Daemon) listen(ctx context.Context, back *undo) error {
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
 		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Files: d.files, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
-		Calls: calls, Gatherer: gatherer, Topology: d.topologyJSON, Page: d.pageURL(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
+		ReadOnly: d.opts.Settings.ReadOnly(), Calls: calls, Gatherer: gatherer, Topology: d.topologyJSON, Page: d.pageURL(),
+		Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
 	if err != nil {
 		return err

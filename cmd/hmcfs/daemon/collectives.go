@@ -65,9 +65,6 @@ func (d *Daemon) Collect(ctx context.Context, by objects.Caller, r adminapi.Coll
 	if err != nil {
 		return adminapi.CollectAnswer{}, err
 	}
-	if d.opts.Settings.ReadOnly() {
-		return adminapi.CollectAnswer{}, fmt.Errorf("the mount is read-only: %w", objects.ErrForbidden)
-	}
 	q := &filecollect.Request{Task: t, By: by}
 	if q.Sources, q.Targets, err = d.numbers(ctx, by, &t, sources, targets); err != nil {
 		return adminapi.CollectAnswer{}, err

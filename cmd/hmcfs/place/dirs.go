@@ -29,10 +29,11 @@ const (
 // its mode. One that others may write to, or that belongs to another user, is refused, as
 // its contents could have been put there by somebody else.
 func (p Paths) Prepare(uid int, open bool) error {
-	// The base holds the link, and the default directories of all mounts of this user.
-	base := filepath.Dir(p.DefaultRuntime)
-	if err := ownBase(base, uid); err != nil {
-		return fmt.Errorf("runtime directory: %w", err)
+	// The base holds the link, and the default directories of all mounts of this user. A runtime
+	// directory elsewhere does without: the mount, or the served directory, names its socket.
+	baseErr := ownBase(filepath.Dir(p.DefaultRuntime), uid)
+	if baseErr != nil && p.Runtime == p.DefaultRuntime {
+		return fmt.Errorf("runtime directory: %w, or give another one with --runtime-dir", baseErr)
 	}
 	mode := private
 	if open {
@@ -49,7 +50,7 @@ func (p Paths) Prepare(uid int, open bool) error {
 	if n := len(p.Socket()); n > longestSocket {
 		return fmt.Errorf("runtime directory: %s is too long for a socket's path by %d bytes; give a shorter --runtime-dir", p.Runtime, n-longestSocket)
 	}
-	if p.Runtime == p.DefaultRuntime {
+	if p.Runtime == p.DefaultRuntime || baseErr != nil {
 		return nil
 	}
 	return p.link()

@@ -19,6 +19,9 @@ import (
 // per-key overhead.
 const workers = 8
 
+// slowKey is the mean time for a key from which on goroutines are started for the others.
+const slowKey = 20 * time.Microsecond
+
 // plan is a call whose keys may not exist yet.
 type plan struct {
 	keys []string
@@ -95,18 +98,28 @@ func (w *waiter) left() []int {
 	return slices.Sorted(maps.Keys(w.absent))
 }
 
+// first tries all keys once. It begins alone: small keys in host memory take less time than it
+// takes to start goroutines.
 func (w *waiter) first(ctx context.Context) {
-	n := len(w.plan.keys)
-	_ = objects.Parallel(ctx, n, workers, func(ctx context.Context, i int) error {
-		if err := w.tryOnce(ctx, i); missing(err) || unasked(err) != nil {
-			w.mu.Lock()
-			w.absent[i] = progress{unasked: unasked(err)}
-			w.mu.Unlock()
-		} else {
-			w.done(i, w.client.failure(err))
-		}
+	n, from, begun := len(w.plan.keys), 0, time.Now()
+	for from < n && (from == 0 || time.Since(begun) <= time.Duration(from)*slowKey) {
+		w.firstOf(ctx, from)
+		from++
+	}
+	_ = objects.Parallel(ctx, n-from, workers, func(ctx context.Context, i int) error {
+		w.firstOf(ctx, from+i)
 		return nil // each key has its own error
 	})
+}
+
+func (w *waiter) firstOf(ctx context.Context, i int) {
+	if err := w.tryOnce(ctx, i); missing(err) || unasked(err) != nil {
+		w.mu.Lock()
+		w.absent[i] = progress{unasked: unasked(err)}
+		w.mu.Unlock()
+	} else {
+		w.done(i, w.client.failure(err))
+	}
 }
 
 func (w *waiter) tryOnce(ctx context.Context, i int) error {

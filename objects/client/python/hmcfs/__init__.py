@@ -2,7 +2,7 @@
 
 from ._errors import (
     Busy, Closed, Disconnected, Exists, HmcfsError, Inconsistent, Interrupted, Invalid, Lost, NoMemory,
-    NotAuthorized, NotFound, NotMounted, NotOwner, OwnerGone, RankLost, Retry, Shape, Timeout, Unsupported, Withdrawn,
+    NotAuthorized, NotFound, NotMounted, NotOwner, OwnerGone, RankLost, ReadOnly, Retry, Shape, Timeout, Unsupported, Withdrawn,
 )
 from ._files import File, Tensor
 from ._fs import Event, FileSystem, Future, connect
@@ -13,6 +13,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Busy", "Closed", "Communicator", "Disconnected", "Event", "Exists", "File", "FileSystem", "Future", "HmcfsError",
     "Inconsistent", "Interrupted", "Invalid", "Lost", "NoMemory", "NotAuthorized", "NotFound", "NotMounted",
-    "NotOwner", "OwnerGone", "RankLost", "Retry", "Shape", "Tensor", "Timeout", "Unsupported", "Withdrawn",
-    "connect", "init", "load_file", "save_file",
+    "NotOwner", "OwnerGone", "RankLost", "ReadOnly", "Retry", "Shape", "Tensor", "Timeout", "Unsupported",
+    "Withdrawn", "connect", "init", "load_file", "save_file",
 ]

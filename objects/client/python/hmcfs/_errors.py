@@ -119,6 +119,12 @@ class NotOwner(HmcfsError, PermissionError):
     code = "not_owner"
 
 
+class ReadOnly(HmcfsError, OSError):
+    """The mount permits no changes."""
+
+    code = "read_only"
+
+
 class Busy(HmcfsError):
     """In use, or a limit is reached; trying again may succeed."""
 
@@ -163,6 +169,7 @@ _OF_ERRNO: dict[int, type[HmcfsError]] = {
     errno.ENOENT: NotFound, errno.ENODATA: NotFound, errno.EEXIST: Exists, errno.EACCES: NotAuthorized,
     errno.EPERM: NotAuthorized, errno.ENOSPC: NoMemory, errno.ENOMEM: NoMemory, errno.EDQUOT: NoMemory,
     errno.EINVAL: Invalid, errno.ENAMETOOLONG: Invalid, errno.EBUSY: Busy, errno.EMFILE: Busy,
+    errno.EROFS: ReadOnly,
     errno.EOPNOTSUPP: Unsupported, errno.ENOTCONN: Disconnected,
 }
 

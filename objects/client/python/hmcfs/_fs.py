@@ -638,7 +638,8 @@ def connect(path: str | None = None) -> FileSystem:
     if is_socket:
         return FileSystem("/", path)
     if found is None:
-        raise _errors.NotMounted(f"{path} is not on an hmcfs mount; mount one with hmcfs mount, or run hmcfs serve")
+        remedy = _untrusted(path) or "mount one with hmcfs mount, or run hmcfs serve"
+        raise _errors.NotMounted(f"{path} is not on an hmcfs mount; {remedy}")
     return FileSystem(found, _socket_of(found))
 
 
@@ -671,14 +672,32 @@ def _served_of(path: str) -> str | None:
         path = up
 
 
+def _untrusted(path: str) -> str:
+    """Return a text about a directory above a path that is not a served one only because others may write to it."""
+    while True:
+        for at in (path, os.path.join(path, ".hmcfs")):
+            if _says_served(path) and os.lstat(at).st_mode & 0o022:
+                return f"other users may write to {at}, so it could lead to a daemon of theirs; revoke that permission: chmod go-w {at}"
+        up = os.path.dirname(path)
+        if up == path:
+            return ""
+        path = up
+
+
 def _is_served(path: str) -> bool:
     # Others than the owner must not be able to make a directory look like a served one.
-    control = os.path.join(path, ".hmcfs")
     try:
-        both = os.lstat(path), os.lstat(control)
-        if any(not stat.S_ISDIR(s.st_mode) or s.st_mode & 0o022 or s.st_uid != both[0].st_uid for s in both):
-            return False
-        with open(os.path.join(control, "config"), "rb") as f:
+        both = os.lstat(path), os.lstat(os.path.join(path, ".hmcfs"))
+    except OSError:
+        return False
+    if any(not stat.S_ISDIR(s.st_mode) or s.st_mode & 0o022 or s.st_uid != both[0].st_uid for s in both):
+        return False
+    return _says_served(path)
+
+
+def _says_served(path: str) -> bool:
+    try:
+        with open(os.path.join(path, ".hmcfs", "config"), "rb") as f:
             config = json.load(f)
     except (OSError, ValueError):
         return False

@@ -396,6 +396,46 @@ def test_strangers(by_tcp, serve, ports):
     assert server.buf.buffer_get_cpu(nbytes=1 << 20) == before
 
 
+class Dripping:
+    """A connection whose peer sends one byte just before each wait for it ends."""
+
+    family = socket.AF_INET
+
+    def __init__(self, clock):
+        self.clock, self.limit, self.said = clock, 0.0, iter(b"hmcfs-hmc-1\nD" + bytes(1000))
+
+    def settimeout(self, limit):
+        self.limit = limit
+
+    def sendall(self, data):
+        pass
+
+    def recv_into(self, view):
+        self.clock[0] += self.limit * 0.99
+        view[0] = next(self.said)
+        return 1
+
+
+@pytest.mark.parametrize("shake", [_handshake.challenge, lambda s: _handshake.connect(s, _handshake.Hello(b"D", 1, bytes(16)))])
+def test_a_handshake_has_one_limit(monkeypatch, shake):
+    clock = [1000.0]
+    monkeypatch.setattr(_handshake.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(_handshake, "secret", lambda: b"s" * 16)
+    with pytest.raises(TimeoutError):
+        shake(Dripping(clock))
+    assert clock[0] <= 1000 + _handshake.LIMIT
+
+
+def test_another_user_is_not_waited_for(monkeypatch):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        monkeypatch.setattr(_handshake.os, "geteuid", lambda: 4711)
+        monkeypatch.setattr(_handshake, "receive", lambda *_: pytest.fail("it is waited for a user that is refused"))
+        with pytest.raises(_handshake.Refused, match="belongs to user"):
+            _handshake.challenge(ours)
+        assert b"belongs to user" in theirs.recv(1000)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
 def test_another_user(serve, ports):
     server, _ = serve

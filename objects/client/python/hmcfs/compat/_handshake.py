@@ -13,10 +13,12 @@ are not encrypted.
 from __future__ import annotations
 
 import hmac
+import math
 import os
 import secrets
 import socket
 import struct
+import time
 from typing import NamedTuple
 
 _MAGIC = b"hmcfs-hmc-1\n"
@@ -25,7 +27,7 @@ _ANSWER = struct.Struct("<BH")
 _NONCE = 32
 # _MIN_SECRET is the least size of a secret, in bytes, as for nodes and ranks.
 _MIN_SECRET = 16
-# LIMIT bounds the time of a handshake, in seconds.
+# LIMIT bounds the time of a whole handshake, in seconds, however slowly the other side sends.
 LIMIT = 10.0
 
 DATA, CTRL = b"D", b"C"
@@ -43,16 +45,21 @@ class Hello(NamedTuple):
     token: bytes
 
 
-def receive(s: socket.socket, size: int) -> bytes:
-    """Receive exactly size bytes; raise EOFError if the connection ends before."""
+def receive(s: socket.socket, size: int, until: float = math.inf) -> bytes:
+    """Receive exactly size bytes, until a time; raise EOFError if the connection ends before."""
     data = bytearray(size)
-    receive_into(s, memoryview(data))
+    receive_into(s, memoryview(data), until)
     return bytes(data)
 
 
-def receive_into(s: socket.socket, view: memoryview) -> None:
-    """Fill view with received bytes."""
+def receive_into(s: socket.socket, view: memoryview, until: float = math.inf) -> None:
+    """Fill view with received bytes. Without a time, the limit of the socket applies to each wait."""
     while len(view) > 0:
+        if until != math.inf:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the other side did not complete the handshake in time")
+            s.settimeout(left)
         n = s.recv_into(view)
         if n == 0:
             raise EOFError("the connection was closed")
@@ -117,9 +124,9 @@ def _answer(s: socket.socket, refused: bool, body: bytes) -> None:
     s.sendall(_ANSWER.pack(refused, len(body)) + body)
 
 
-def _answered(s: socket.socket) -> bytes:
-    refused, size = _ANSWER.unpack(receive(s, _ANSWER.size))
-    body = receive(s, size)
+def _answered(s: socket.socket, until: float) -> bytes:
+    refused, size = _ANSWER.unpack(receive(s, _ANSWER.size, until))
+    body = receive(s, size, until)
     if refused:
         raise Refused(body.decode(errors="replace"))
     return body
@@ -128,34 +135,39 @@ def _answered(s: socket.socket) -> bytes:
 def connect(s: socket.socket, hello: Hello) -> bytes:
     """Introduce this process over a new connection, and return the token of the server's session."""
     s.settimeout(LIMIT)
+    until = time.monotonic() + LIMIT
     key = _key(s)
     first = _HELLO.pack(_MAGIC, hello.kind, hello.rank, hello.token, secrets.token_bytes(_NONCE))
     s.sendall(first)
-    body = _answered(s)
+    body = _answered(s, until)
     nonce, proof = body[:_NONCE], body[_NONCE:]
     if not hmac.compare_digest(proof, _proof(key, b"server", first, nonce)):
         raise Refused("the server does not know the secret: HMCFS_SECRET_FILE must be the same on both hosts")
     s.sendall(_proof(key, b"client", first, nonce))
-    return _answered(s)
+    token = _answered(s, until)
+    s.settimeout(LIMIT)
+    return token
 
 
 def challenge(s: socket.socket) -> Hello:
     """Read the hello of a client, and have it prove itself. The caller accepts or refuses it then."""
     s.settimeout(LIMIT)
-    first = receive(s, _HELLO.size)
-    magic, kind, rank, token, _ = _HELLO.unpack(first)
-    if magic != _MAGIC or kind not in (DATA, CTRL):
-        raise Refused("this is not a client of hmcfs.compat.hmc")
+    until = time.monotonic() + LIMIT
     try:
-        key = _key(s)
+        key = _key(s)  # another user is not waited for
     except Refused as e:
         refuse(s, str(e))
         raise
+    first = receive(s, _HELLO.size, until)
+    magic, kind, rank, token, _ = _HELLO.unpack(first)
+    if magic != _MAGIC or kind not in (DATA, CTRL):
+        raise Refused("this is not a client of hmcfs.compat.hmc")
     nonce = secrets.token_bytes(_NONCE)
     _answer(s, False, nonce + _proof(key, b"server", first, nonce))
-    if not hmac.compare_digest(receive(s, _NONCE), _proof(key, b"client", first, nonce)):
+    if not hmac.compare_digest(receive(s, _NONCE, until), _proof(key, b"client", first, nonce)):
         refuse(s, "the client does not know the secret")
         raise Refused("a client does not know the secret")
+    s.settimeout(LIMIT)
     return Hello(kind, rank, token)
 
 

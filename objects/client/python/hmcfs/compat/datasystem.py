@@ -29,7 +29,7 @@ _STATUS = {
     "timeout": "K_FUTURE_TIMEOUT", "interrupted": "K_INTERRUPTED", "shape": "K_INVALID", "inconsistent": "K_DATA_INCONSISTENCY",
     "invalid": "K_INVALID", "owner_gone": "K_RPC_PEER_DEAD", "withdrawn": "K_NOT_FOUND", "lost": "K_NOT_FOUND",
     "not_found": "K_NOT_FOUND", "exists": "K_OC_KEY_ALREADY_EXIST", "no_memory": "K_OUT_OF_MEMORY",
-    "not_authorized": "K_NOT_AUTHORIZED", "not_owner": "K_NOT_OWNER", "busy": "K_TRY_AGAIN", "unsupported": "K_NOT_SUPPORTED",
+    "not_authorized": "K_NOT_AUTHORIZED", "not_owner": "K_NOT_OWNER", "busy": "K_TRY_AGAIN", "unsupported": "K_NOT_SUPPORTED", "read_only": "K_NOT_SUPPORTED",
     "closed": "K_SHUTTING_DOWN", "disconnected": "K_CLIENT_WORKER_DISCONNECT", "not_mounted": "K_RPC_UNAVAILABLE",
 }
 
