@@ -21,7 +21,7 @@ func TestProcesses(t *testing.T) {
 		p.Note(7, 1, 0, 30)
 		p.Note(7, 1, 5, 5)
 		p.Note(8, 2, 1, 0)
-		time.Sleep(forgetAfter)
+		<-time.After(forgetAfter)
 		p.Note(8, 3, 2, 0) // another user's process has the number now
 		got := map[int]Process{}
 		for _, one := range p.List() {
@@ -35,7 +35,7 @@ func TestProcesses(t *testing.T) {
 		if len(got) != 2 || got[7] != want[7] || got[8] != want[8] {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		if got := p.List(); len(got) != 1 || got[0].PID != 8 {
 			t.Errorf("an idle process is still listed: %+v", got)
 		}

@@ -32,7 +32,7 @@ func take(ctx context.Context, from Source) (s sample, err error) {
 	return s, err
 }
 
-// Report is what a mount did between two samples, and its state at the second one. Rates are per
+// Report describes a mount between two samples, and its state at the second one. Rates are per
 // second.
 type Report struct {
 	At time.Time `json:"at"`

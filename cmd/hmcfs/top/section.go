@@ -36,7 +36,7 @@ type row struct {
 	alarm bool
 }
 
-// order is what rows are sorted by.
+// order names a value that rows are sorted by.
 type order int
 
 const (
