@@ -102,6 +102,11 @@ func (w *watched) pageEvents(t *testing.T, address string, auth []string) {
 	if err != nil || !strings.Contains(line, `"event":"published"`) || !strings.Contains(line, `"key":"watched"`) {
 		t.Errorf("event %q, %v", line, err)
 	}
+	// To look is not to receive.
+	status, body := request(t, http.MethodGet, address+"v1/listing?dir=publish", auth...)
+	if _, err = os.Stat(w.Path("publish", "watched")); err != nil || !strings.Contains(body, `"watched"`) || !strings.Contains(body, `"size":1000`) {
+		t.Errorf("publish/ was listed: status %d, %s; then %v", status, body, err)
+	}
 }
 
 // browse has Chromium draw the page, if it is there, once with the token and once without.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -32,7 +33,7 @@ func (s *Server) Watcher() http.Handler {
 		mux.HandleFunc("GET "+adminapi.PathListing, s.listing)
 	}
 	mux.HandleFunc("/", notHere)
-	owner := Peer{UID: s.opts.Owner, GID: -1}
+	owner := Peer{UID: s.opts.Owner, GID: os.Getgid(), PID: os.Getpid()} // the user who mounted runs this process
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &conn{peer: owner, trusted: true, gone: func() {}}
 		control := http.NewResponseController(w)
