@@ -8,7 +8,13 @@ import "context"
 //
 // Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return s.remove(ctx, parent, name, (*txn).unlink)
+	return s.remove(ctx, s.kv.Update, parent, name, (*txn).unlink)
+}
+
+// UnlinkSoon is Unlink for a file that ends with the process: it may return before the removal
+// would survive that.
+func (s *Store) UnlinkSoon(ctx context.Context, parent Ino, name string) (Inode, error) {
+	return s.remove(ctx, s.soon(), parent, name, (*txn).unlink)
 }
 
 // Rmdir removes an empty directory, and returns it in its state afterwards: Nlink is 0 and
@@ -17,11 +23,11 @@ func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, err
 // Errors: ErrNotExist; ErrNotDir; ErrNotEmpty; ErrPermission for the
 // directory of a device; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return s.remove(ctx, parent, name, (*txn).rmdir)
+	return s.remove(ctx, s.kv.Update, parent, name, (*txn).rmdir)
 }
 
 // remove runs the removal of one name, and purges the records that it leaves.
-func (s *Store) remove(ctx context.Context, parent Ino, name string,
+func (s *Store) remove(ctx context.Context, run updater, parent Ino, name string,
 	fn func(t *txn, dir *record, sl slot) (record, error),
 ) (Inode, error) {
 	if err := validName(name); err != nil {
@@ -30,7 +36,7 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 	defer s.locks.lock(parent)()
 	var rec record
 	var leftover bool
-	err := s.update(ctx, func(t *txn) error {
+	err := s.updateBy(ctx, run, parent, func(t *txn) error {
 		dir, sl, err := t.findIn(parent, name)
 		if err != nil {
 			return err
@@ -42,7 +48,7 @@ func (s *Store) remove(ctx context.Context, parent Ino, name string,
 			return err
 		}
 		leftover = s.leftover(&rec)
-		t.putInode(&dir)
+		t.renew(&dir)
 		return nil
 	})
 	if err == nil && leftover {

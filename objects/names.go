@@ -216,7 +216,12 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 	}
 	if err == nil {
 		var after metadata.Inode
-		if after, err = n.meta.Unlink(ctx, parent, name); err == nil {
+		if v.isFleeting() {
+			after, err = n.meta.UnlinkSoon(ctx, parent, name)
+		} else {
+			after, err = n.meta.Unlink(ctx, parent, name)
+		}
+		if err == nil {
 			v.removed(after)
 		}
 	}
@@ -284,6 +289,19 @@ func (v *victim) look(ctx context.Context, parent Ino, name string) error {
 		}
 	}
 	return err
+}
+
+// isFleeting reports whether the inode is memory of a session, which ends with the daemon.
+func (v *victim) isFleeting() bool {
+	if v.obj == nil {
+		return false
+	}
+	b, ok := v.obj.content().(*content.Bound)
+	if !ok {
+		return false
+	}
+	_, ok = b.Source.(*blobSource)
+	return ok
 }
 
 func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
