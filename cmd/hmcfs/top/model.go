@@ -26,7 +26,7 @@ const answerLimit = 10 * time.Second
 // Run shows what a mount does until the user quits or the context ends. A daemon that goes away is
 // waited for.
 func Run(ctx context.Context, from Source, o Options) error {
-	m := &model{source: from, interval: o.Interval, users: &users{}, take: func() tea.Msg {
+	m := &model{interval: o.Interval, users: &users{}, take: func() tea.Msg {
 		within, cancel := context.WithTimeout(ctx, answerLimit)
 		defer cancel()
 		s, err := take(within, from)
@@ -53,7 +53,6 @@ type (
 
 // model is the state of the view. Only the loop of Bubble Tea uses it.
 type model struct {
-	source   Source
 	interval time.Duration
 	users    *users
 	take     tea.Cmd

@@ -161,3 +161,59 @@ func TestFormats(t *testing.T) {
 		t.Errorf("a rate is shown as %q", got)
 	}
 }
+
+// TestKeys presses keys as the terminal reports them, in a table with more rows than fit.
+func TestKeys(t *testing.T) {
+	m := &model{interval: time.Second, users: &users{}, width: 80, height: frameLines + 3}
+	s := stateAt(1, time.Now())
+	for pid := range 10 {
+		s.activity.Processes = append(s.activity.Processes, adminapi.Process{PID: 100 + pid, Command: "one" + string(rune('a'+pid))})
+	}
+	m.Update(sampled{sample: s})
+	press := func(code rune, text string) {
+		m.Update(tea.KeyPressMsg{Code: code, Text: text})
+		m.View() // which bounds the position
+	}
+	press('2', "2")
+	rows := len(m.report.Processes) - 2
+	for _, c := range []struct {
+		code rune
+		text string
+		want int
+	}{
+		{tea.KeyUp, "", 0},
+		{tea.KeyDown, "", 1},
+		{'j', "j", 2},
+		{'k', "k", 1},
+		{tea.KeyPgDown, "", 4},
+		{tea.KeyPgDown, "", 7},
+		{tea.KeyPgDown, "", rows},
+		{tea.KeyPgDown, "", rows},
+		{tea.KeyPgUp, "", rows - 3},
+		{tea.KeyTab, "", 0},
+	} {
+		if press(c.code, c.text); m.skip != c.want {
+			t.Fatalf("key %q: row %d, want %d", c.code, m.skip, c.want)
+		}
+	}
+	if m.only != 3 {
+		t.Errorf("Tab went to table %d", m.only)
+	}
+	press(tea.KeySpace, " ")
+	press('+', "+")
+	if press('h', "h"); !m.paused || m.interval != 2*time.Second || !strings.Contains(strings.Join(screen(m), "\n"), "quit") {
+		t.Errorf("paused %v, every %v", m.paused, m.interval)
+	}
+	if press(tea.KeyEscape, ""); m.only != 0 || m.help {
+		t.Errorf("Esc shows table %d, help %v", m.only, m.help)
+	}
+	for range 20 {
+		press('-', "-")
+	}
+	if m.interval != MinInterval {
+		t.Errorf("every %v", m.interval)
+	}
+	if _, quit := m.Update(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}); quit == nil {
+		t.Error("^C does not end it")
+	}
+}
