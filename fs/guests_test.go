@@ -54,6 +54,7 @@ const (
 func newGuests(t *testing.T) *guestsOf {
 	t.Helper()
 	g := &guestsOf{t: t, Files: &Files{newRig(t).filesystem}}
+	g.fs.kernel = noKernel{}
 	g.root = g.Begin(objects.Caller{Groups: []uint32{}})
 	g.thief = g.Begin(objects.Caller{UID: 1001, GID: 1001, Groups: []uint32{}})
 	g.victim = g.Begin(objects.Caller{UID: 1002, GID: 1002, Groups: []uint32{}})

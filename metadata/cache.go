@@ -23,7 +23,9 @@ const (
 // Whatever a transaction has written is dropped from the cache after the commit and before
 // the operation returns. A reader adds what it has read only if nothing was dropped from
 // the shard since before its snapshot, so an old value can't come back. An inode that a
-// transaction creates is added before the commit, and dropped again if the commit fails.
+// transaction creates is added before the commit, and dropped again if the commit fails. A
+// directory in which a name is made or removed stays, with its new state, unless another
+// transaction has written in its shard meanwhile.
 // The two reads of a lookup are not one snapshot: it may find the current state of an inode
 // by a name that has just been removed, as if the name had been looked up earlier.
 type cache struct {

@@ -4,6 +4,16 @@
 // even by kill -9, but not a crash of the machine. That is sufficient, because the device
 // memory that the records describe does not survive such a crash either.
 //
+// # Commits
+//
+// Transactions are this package's own; Badger stores what they have committed
+// (docs/adr/0023). A commit adds its changes to the active layer in memory, where later
+// transactions see them. Update returns when that layer has been written to Badger, which is
+// done for all waiting commits at once; UpdateSoon leaves that to a later Update or to a timer.
+// A transaction reads its own changes, then the layers up to its version, then a read
+// transaction of Badger that all share until the next layer is written. It conflicts with the
+// commits since it began that have changed a key which it has read.
+//
 // Badger is configured for low memory use: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays empty and needs no
 // garbage collection.
@@ -25,8 +35,10 @@
 //
 // # Lock order
 //
-// The package has two locks, space.mu and spares.mu, both leaves. A compaction holds
-// spares.mu for as long as the disk has no room for another file. Badger holds its own
+// KV.flushing precedes KV.mu. flushing is held while a layer is written, mu only for changes
+// of layers in memory. space.mu and spares.mu are leaves, and are not acquired with mu held. A
+// compaction holds spares.mu for as long as the disk has no room for another file, during which a
+// layer is not written. Badger holds its own
 // locks only inside its calls. While the directory is open it is locked against other
 // processes.
 package badgerkv

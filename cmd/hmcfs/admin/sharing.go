@@ -353,7 +353,7 @@ func namedFault(name string, err error) error {
 	case syscall.EHOSTUNREACH, syscall.ESTALE:
 		kind = hetero.ErrDisconnected
 	case syscall.EOPNOTSUPP:
-		kind, text = hetero.ErrUnsupported, "only a regular file of this node has memory to share; copy it to a device of this node"
+		kind, text = hetero.ErrUnsupported, "only the memory of a whole file of this node can be shared: copy one of another node here; a tensor by its name needs a mount"
 	case syscall.EIO:
 		kind = hetero.ErrIO
 	default:
