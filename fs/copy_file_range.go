@@ -97,7 +97,7 @@ func (f *filesystem) copyRange(cancel <-chan struct{}, dst, src *fileHandle, in 
 	if err != nil && n == 0 {
 		return 0, f.errs.dataStatus(err)
 	}
-	f.ops.moved(opCopyFileRange, int(n))
+	f.ops.moved(opCopyFileRange, &in.Caller, int(n))
 	return uint32(n), status
 }
 

@@ -122,7 +122,7 @@ func TestCutBesideStores(t *testing.T) {
 			f.truncate(1000)
 			f.truncate(page)
 			h, _ := r.files.get(f.fh)
-			_, status := r.write(t.Context(), h.file, objects.Write{Off: 1000}, [][]byte{young})
+			_, status := r.write(t.Context(), &fuse.WriteIn{}, h.file, objects.Write{Off: 1000}, [][]byte{young})
 			r.ok(status)
 			clear(old[1000:])
 			f.writeBack(old, 0)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/fs/activity"
 )
 
 type operation uint8
@@ -65,23 +67,49 @@ func (o operation) String() string {
 	}[o]
 }
 
-// counters counts requests of every kind.
-type counters [operations]struct {
-	count, errors, nanos, bytes atomic.Uint64
-	_                           [32]byte // one cache line for each kind
+// counters counts requests of every kind, and records who moves bytes and what took long.
+type counters struct {
+	kinds [operations]struct {
+		count, errors, nanos, bytes atomic.Uint64
+		_                           [32]byte // one cache line for each kind
+	}
+	processes activity.Processes
+	slow      activity.SlowLog
 }
 
 // done counts a request that ended with status. It is deferred at the start of the request.
 func (c *counters) done(o operation, start time.Time, status *fuse.Status) {
-	row := &c[o]
+	c.slow.Note(o.String(), c.waited(o, start, status), 0, -1)
+}
+
+// waited is done for a request that waits for events, which is never slow. It returns the time that
+// the request took.
+func (c *counters) waited(o operation, start time.Time, status *fuse.Status) time.Duration {
+	row, took := &c.kinds[o], time.Since(start)
 	row.count.Add(1)
-	row.nanos.Add(uint64(time.Since(start)))
+	row.nanos.Add(uint64(took))
 	if isFailure(*status) {
 		row.errors.Add(1)
 	}
+	return took
 }
 
-func (c *counters) moved(o operation, n int) { c[o].bytes.Add(uint64(n)) }
+// moved counts the bytes of a request. Those of guests are counted where their calls are.
+func (c *counters) moved(o operation, by *fuse.Caller, n int) {
+	c.kinds[o].bytes.Add(uint64(n))
+	if by.Pid&guestBit != 0 {
+		return
+	}
+	read, written := uint64(n), uint64(n) // a copy does both
+	switch o {
+	case opRead:
+		written = 0
+	case opWrite:
+		read = 0
+	default:
+	}
+	c.processes.Note(int(by.Pid), int(by.Uid), read, written)
+}
 
 // isFailure distinguishes failures from answers that only say that something does not exist
 // or does not fit.
@@ -98,7 +126,7 @@ func isFailure(status fuse.Status) bool {
 func (c *counters) rows() []OperationStats {
 	rows := []OperationStats{}
 	for o := range operations {
-		row := &c[o]
+		row := &c.kinds[o]
 		count := row.count.Load()
 		if count == 0 {
 			continue

@@ -19,21 +19,18 @@ import (
 //
 // Errors: EBADF, EIO; EINTR.
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (result fuse.ReadResult, status fuse.Status) {
-	defer f.ops.done(opRead, time.Now(), &status)
 	h, ok := f.files.get(in.Fh)
+	n := min(int(in.Size), len(buf))
+	if ok && h.stream != nil && n > 0 {
+		return f.readStream(cancel, in, h, buf[:n])
+	}
+	defer f.ops.done(opRead, time.Now(), &status)
 	if !ok {
 		return nil, fuse.EBADF
 	}
-	n := min(int(in.Size), len(buf))
 	switch {
 	case n == 0:
 		return nothing(), fuse.OK
-	case h.stream != nil:
-		got, err := h.stream.read(requestContext(cancel), buf[:n])
-		if err != nil {
-			return nil, f.errs.status(err)
-		}
-		result = fuse.ReadResultData(buf[:got])
 	case h.open == nil:
 		result = readContent(h.content, in.Offset, n)
 	default:
@@ -50,8 +47,20 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 			return nil, status
 		}
 	}
-	f.ops.moved(opRead, result.Size())
+	f.ops.moved(opRead, &in.Caller, result.Size())
 	return result, fuse.OK
+}
+
+// readStream reads from .hmcfs/events, and waits for an event.
+func (f *filesystem) readStream(cancel <-chan struct{}, in *fuse.ReadIn, h *fileHandle, buf []byte) (_ fuse.ReadResult, status fuse.Status) {
+	start := time.Now()
+	defer func() { f.ops.waited(opRead, start, &status) }()
+	n, err := h.stream.read(requestContext(cancel), buf)
+	if err != nil {
+		return nil, f.errs.status(err)
+	}
+	f.ops.moved(opRead, &in.Caller, n)
+	return fuse.ReadResultData(buf[:n]), fuse.OK
 }
 
 // readOpen reads from a file of the tree, or from a view.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/fs/activity"
 )
 
 // Status is the state of a mount, for status, metrics and .hmcfs/stats.
@@ -69,4 +70,9 @@ func (t *Files) Status() Status {
 		status.Passthrough, status.PassthroughReason = false, *reason
 	}
 	return status
+}
+
+// Activity returns the threads whose requests the kernel has sent, and the requests that took long.
+func (t *Files) Activity() ([]activity.Process, []activity.Slow) {
+	return t.fs.ops.processes.List(), t.fs.ops.slow.List()
 }

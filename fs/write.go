@@ -52,12 +52,12 @@ func (f *filesystem) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]b
 func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileHandle, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	m := f.mappable.of(metadata.Ino(in.NodeId))
 	if m == nil {
-		return f.write(ctx, h.open, w, data)
+		return f.write(ctx, in, h.open, w, data)
 	}
 	var err error
 	if in.WriteFlags&fuse.WRITE_CACHE != 0 {
 		status, err = m.writeBack(ctx, w.Off, data, func(data [][]byte) (status fuse.Status) {
-			written, status = f.write(ctx, h.open, w, data)
+			written, status = f.write(ctx, in, h.open, w, data)
 			return status
 		})
 	} else {
@@ -66,7 +66,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 			off, n = min(off, end), n+max(off, end)-min(off, end)
 		}
 		err = m.before(ctx, f.kernel, off, n, func() error {
-			written, status = f.write(ctx, h.open, w, data)
+			written, status = f.write(ctx, in, h.open, w, data)
 			return nil
 		})
 	}
@@ -76,7 +76,7 @@ func (f *filesystem) writeBeside(ctx context.Context, in *fuse.WriteIn, h *fileH
 	return written, status
 }
 
-func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
+func (f *filesystem) write(ctx context.Context, in *fuse.WriteIn, to objects.OpenFile, w objects.Write, data [][]byte) (written uint32, status fuse.Status) {
 	for _, piece := range data {
 		n, err := to.WriteAt(ctx, piece, w)
 		written += uint32(n)
@@ -92,6 +92,6 @@ func (f *filesystem) write(ctx context.Context, to objects.OpenFile, w objects.W
 		}
 		return 0, f.errs.dataStatus(err)
 	}
-	f.ops.moved(opWrite, int(written))
+	f.ops.moved(opWrite, &in.Caller, int(written))
 	return written, fuse.OK
 }

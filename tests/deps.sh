@@ -5,9 +5,9 @@ set -eu
 
 packages="
 	acl attr e2fsprogs etcd-server fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
-	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd
+	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd prometheus
 	python3-fsspec python3-numpy python3-pip python3-pytest python3-redis python3-setuptools python3-torch python3-wheel
-	redis-server rsync sqlite3 tar ucx-utils util-linux
+	redis-server rsync sqlite3 tar tmux ucx-utils util-linux
 "
 
 installed() {
@@ -34,11 +34,12 @@ else
 	exit 1
 fi
 
-# The packages would start an etcd and a Redis, and with each boot again. The tests
+# The packages would start an etcd, a Prometheus and a Redis, and with each boot again. The tests
 # start their own; one that was here before is somebody's, and is left alone.
 hold() {
 	[ -d /run/systemd/system ] || return 0
 	case " $missing " in *" etcd-server "*) $as_root systemctl "$@" etcd.service ;; esac
+	case " $missing " in *" prometheus "*) $as_root systemctl "$@" prometheus.service ;; esac
 	case " $missing " in *" redis-server "*) $as_root systemctl "$@" redis-server.service ;; esac
 }
 

@@ -5,6 +5,8 @@
 //
 //	GET  /v1/version            Version
 //	GET  /v1/status             Status; ?count=1 counts the objects too
+//	GET  /v1/activity           Activity
+//	GET  /v1/page               Page
 //	GET  /v1/object?ino=N       Object
 //	GET  /v1/config             the options and their sources, []Setting
 //	GET  /v1/cluster            Cluster

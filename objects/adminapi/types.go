@@ -45,7 +45,11 @@ type Status struct {
 	AllowOther    bool      `json:"allow_other"`
 	ReadOnly      bool      `json:"read_only"`
 	// Served is set for a daemon without a mount: MountPoint then is a served directory.
-	Served      bool        `json:"served"`
+	Served bool `json:"served"`
+	// Metrics and HTTP are the addresses, HOST:PORT, at which the metrics and the page are served
+	// over TCP; empty if they are not.
+	Metrics     string      `json:"metrics,omitempty"`
+	HTTP        string      `json:"http,omitempty"`
 	Passthrough Passthrough `json:"passthrough"`
 	Devices     []Device    `json:"devices"`
 	// Paths has one row for each combination of a route and a device.

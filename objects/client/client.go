@@ -132,6 +132,19 @@ func (c *Client) Status(ctx context.Context, count bool) (s adminapi.Status, err
 	return s, err
 }
 
+// Activity returns what is going on in the mount.
+func (c *Client) Activity(ctx context.Context) (a adminapi.Activity, err error) {
+	err = c.do(ctx, http.MethodGet, adminapi.PathActivity, nil, &a)
+	return a, err
+}
+
+// Page returns the address of the page that shows the mount. A mount that serves none has none: see
+// IsNotFound.
+func (c *Client) Page(ctx context.Context) (p adminapi.Page, err error) {
+	err = c.do(ctx, http.MethodGet, adminapi.PathPage, nil, &p)
+	return p, err
+}
+
 // Cluster returns the other nodes, without sending them requests. A mount without a cluster
 // has none: see IsNotFound.
 func (c *Client) Cluster(ctx context.Context) (v adminapi.Cluster, err error) {

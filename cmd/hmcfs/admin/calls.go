@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/fs/activity"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
@@ -18,6 +19,10 @@ type Calls struct {
 	log   *zap.Logger
 	verbs map[adminapi.Verb]verbMetrics
 	all   []prometheus.Collector
+	open  prometheus.Gauge
+	// processes and slow are those of the clients.
+	processes activity.Processes
+	slow      activity.SlowLog
 }
 
 // verbMetrics are the metrics of one verb.
@@ -40,9 +45,10 @@ func NewCalls(log *zap.Logger) *Calls {
 	refused := vec("calls_refused_total", "Calls of sessions that failed as a whole, by verb.")
 	keys := vec("keys_total", "Keys that calls of sessions named, by verb.")
 	fault := vec("keys_failed_total", "Keys of calls of sessions that failed, by verb.")
+	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "hmcfs_sessions", Help: "Open sessions of clients."})
 	c := &Calls{
-		log: log, verbs: map[adminapi.Verb]verbMetrics{},
-		all: []prometheus.Collector{seconds, refused, keys, fault},
+		log: log, verbs: map[adminapi.Verb]verbMetrics{}, open: open,
+		all: []prometheus.Collector{seconds, refused, keys, fault, open},
 	}
 	all := frames.Verbs()
 	for verb := frames.FileOpen; verb < frames.FileVerbs; verb++ {
@@ -103,6 +109,36 @@ func (c *Calls) recordFile(by Peer, verb frames.FileVerb, moved uint64, begun ti
 	c.note(by, r)
 }
 
+// count adds n to the number of open sessions.
+func (c *Calls) count(n float64) {
+	if c != nil {
+		c.open.Add(n)
+	}
+}
+
+// watch records the process that has called, and the call if it took long. Calls that wait for other
+// processes are never slow.
+func (c *Calls) watch(by Peer, r callRecord) {
+	var read, written uint64
+	switch r.verb {
+	case adminapi.VerbMGet, adminapi.VerbMGetH2D, adminapi.VerbSubscribe, adminapi.VerbFetch, adminapi.Verb(frames.FileRead.String()):
+		read = r.bytes
+	case adminapi.VerbMSet, adminapi.VerbMSetD2H, adminapi.VerbPublish, adminapi.Verb(frames.FileWrite.String()):
+		written = r.bytes
+	case adminapi.Verb(frames.FileCopy.String()):
+		read, written = r.bytes, r.bytes
+	default: // it moves no bytes
+	}
+	if read+written > 0 {
+		c.processes.Note(by.PID, by.UID, read, written)
+	}
+	switch r.verb {
+	case adminapi.VerbPublish, adminapi.VerbSubscribe, adminapi.VerbClaim, adminapi.VerbWait:
+	default:
+		c.slow.Note(string(r.verb), r.took, by.PID, by.UID)
+	}
+}
+
 // callRecord describes a call that has been answered.
 type callRecord struct {
 	verb         adminapi.Verb
@@ -122,6 +158,7 @@ func (c *Calls) note(by Peer, r callRecord) {
 	if r.refused {
 		m.refused.Inc()
 	}
+	c.watch(by, r)
 	if c.log == nil {
 		return
 	}

@@ -42,6 +42,8 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, errors.Join(err, client.Close()))
 		return
 	}
+	s.opts.Calls.count(1)
+	defer s.opts.Calls.count(-1)
 	// From here on only this function reads from the connection, so that its end is not
 	// missed.
 	_, buffered, err := http.NewResponseController(w).Hijack()

@@ -42,9 +42,11 @@ type conn struct {
 
 // Close closes the connection and makes room for another one.
 func (c *conn) Close() error {
-	err := c.UnixConn.Close()
-	c.once.Do(c.gone)
-	return err
+	defer c.once.Do(c.gone)
+	if c.UnixConn == nil { // a request of the page
+		return nil
+	}
+	return c.UnixConn.Close()
 }
 
 // Accept waits for the next connection. Those beyond the limit are closed.

@@ -144,6 +144,9 @@ func (to samples) operations(all []fs.OperationStats) {
 		of := labels{"operation": o.Name}
 		to.counter("fs_operations_total", "Requests of the kernel, by operation.", float64(o.Count), of)
 		to.counter("fs_errors_total", "Requests that failed, by operation.", float64(o.Errors), of)
+		if o.Bytes > 0 {
+			to.counter("fs_bytes_total", "Bytes of requests of the kernel, by operation.", float64(o.Bytes), of)
+		}
 		if o.Seconds > 0 {
 			to.counter("fs_seconds_total", "Time spent on requests, by operation.", o.Seconds, of)
 		}

@@ -103,6 +103,10 @@ type Options struct {
 	Calls *Calls
 	// Gatherer provides the metrics; nil disables them.
 	Gatherer prometheus.Gatherer
+	// Topology returns how the devices are connected, as JSON; nil disables that request.
+	Topology func() ([]byte, error)
+	// Page is the address of the page, with its token; empty if there is none.
+	Page string
 	// Debug enables profiles.
 	Debug bool
 	// Logger receives errors; nil logs nothing.
@@ -243,6 +247,13 @@ func (s *Server) routes() http.Handler {
 	get(s, mux, adminapi.PathStatus, func(r *http.Request) (adminapi.Status, error) {
 		return b.Status(r.Context(), r.URL.Query().Get("count") == "1")
 	})
+	get(s, mux, adminapi.PathActivity, func(*http.Request) (adminapi.Activity, error) { return s.Activity(), nil })
+	get(s, mux, adminapi.PathPage, func(*http.Request) (adminapi.Page, error) {
+		if s.opts.Page == "" {
+			return adminapi.Page{}, fmt.Errorf("this mount serves no page: %w", ErrNotFound)
+		}
+		return adminapi.Page{URL: s.opts.Page}, nil
+	})
 	get(s, mux, adminapi.PathCluster, func(*http.Request) (adminapi.Cluster, error) { return b.Cluster() })
 	post(s, mux, adminapi.PathForget, func(ctx context.Context, r adminapi.ForgetRequest) (adminapi.Cluster, error) {
 		if err := b.Forget(ctx, r.Node); err != nil {
@@ -275,10 +286,12 @@ func (s *Server) routes() http.Handler {
 	if s.opts.Debug {
 		addProfiles(mux)
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
-	})
+	mux.HandleFunc("/", notHere)
 	return mux
+}
+
+func notHere(w http.ResponseWriter, r *http.Request) {
+	writeError(w, http.StatusNotFound, adminapi.CodeNotFound, fmt.Sprintf("no %s %s here", r.Method, r.URL.Path))
 }
 
 // get adds an endpoint that answers with a value.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -43,6 +44,8 @@ var (
 type session struct {
 	id     string
 	uid    int
+	pid    int
+	begun  time.Time
 	client hetero.Client
 	// memory is the client's; nil if this process can't access it.
 	memory memories
@@ -112,7 +115,7 @@ func (s *sessions) begin(c *conn) (*session, error) {
 	u.sessions++
 	s.held.Add(1)
 	return &session{
-		id: hex.EncodeToString(secret), uid: c.peer.UID, user: u,
+		id: hex.EncodeToString(secret), uid: c.peer.UID, pid: c.peer.PID, begun: time.Now(), user: u,
 		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {},
 	}, nil
 }

@@ -403,7 +403,7 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{adminapi.PathStatus, adminapi.PathVersion, adminapi.PathMetrics} {
+	for _, path := range []string{adminapi.PathStatus, adminapi.PathVersion, adminapi.PathMetrics, adminapi.PathActivity, adminapi.PathPage} {
 		if code, body := get(t, open.socket, http.MethodGet, path, ""); code != http.StatusForbidden {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

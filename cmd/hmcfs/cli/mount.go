@@ -130,6 +130,8 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
 		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
+		// A daemon in the background is no process that a service manager waits for.
+		NotifySocket: m.Getenv("NOTIFY_SOCKET"),
 		Ready: func(warnings []string) {
 			for _, w := range warnings {
 				m.note("%s", w)

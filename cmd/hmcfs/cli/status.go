@@ -61,6 +61,8 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)
 	fieldIf(w, "log", st.LogFile)
+	fieldIf(w, "metrics at", st.Metrics)
+	fieldIf(w, "page at", st.HTTP)
 	field(w, "daemon memory", memoryText(st))
 	for _, d := range st.Devices {
 		if d.Aside > 0 {

@@ -36,6 +36,8 @@ type Options struct {
 	LogLevel      string
 	LogFile       string
 	AccessLog     string
+	Metrics       string
+	HTTP          string
 	Debug         bool
 	Topology      string
 	NUMA          string
@@ -95,6 +97,8 @@ func (o *Options) Validate(families []Family) error {
 			add(fmt.Errorf("%s: %q is not an absolute path", p.name, p.path))
 		}
 	}
+	add(checkListen("metrics", o.Metrics))
+	add(checkListen("http", o.HTTP))
 	t := o.Transport()
 	add(t.Validate())
 	_, err := o.Records()

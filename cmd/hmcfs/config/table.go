@@ -135,6 +135,10 @@ func localTable() []*Option {
 			"Log file of the daemon. Default: hmcfs.log in the state directory, or standard error with -f."),
 		text("access-log", kindText, "", func(o *Options) *string { return &o.AccessLog },
 			"File that gets a line of JSON for each call of a session: time, verb, keys, failed keys, bytes, microseconds, outcome, user and process. Default: none."),
+		text("metrics", kindText, "", func(o *Options) *string { return &o.Metrics },
+			"Address, as HOST:PORT, at which the metrics of the admin socket are served over TCP, to everyone who can connect; :PORT is one of this machine alone, 0.0.0.0:PORT one of every interface. Default: none."),
+		text("http", kindText, "", func(o *Options) *string { return &o.HTTP },
+			"Address, as HOST:PORT, at which a page shows the mount, read-only, to those who have its token: hmcfs page prints both. :PORT is one of this machine alone. The traffic is not encrypted. Default: none."),
 		flag("debug", func(o *Options) *bool { return &o.Debug },
 			"Log every request of the kernel, and serve /debug/pprof/ on the admin socket."),
 	}

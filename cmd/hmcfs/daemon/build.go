@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/web"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/fs"
@@ -363,21 +364,28 @@ func (d *Daemon) verb() string {
 }
 
 func (d *Daemon) listen(ctx context.Context, back *undo) error {
+	if err := d.listenOutside(ctx, back); err != nil { // before Status can be asked for the addresses
+		return err
+	}
 	calls := admin.NewCalls(d.opts.AccessLog)
-	metrics := admin.Metrics{
+	gatherer := admin.Metrics{
 		Version: d.opts.Version, Transfers: d.engine.Stats, Devices: d.store.Devices, Cluster: d.Cluster, Limits: d.limits,
 		Calls:      calls,
 		Operations: func() []fs.OperationStats { return d.files.Status().Operations },
-	}
+	}.Registry()
 	var err error
 	d.admin, err = admin.Listen(ctx, admin.Options{
 		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Files: d.files, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
-		ReadOnly: d.opts.Settings.ReadOnly(), Calls: calls, Gatherer: metrics.Registry(), Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
+		ReadOnly: d.opts.Settings.ReadOnly(), Calls: calls, Gatherer: gatherer, Topology: d.topologyJSON, Page: d.pageURL(),
+		Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
 	})
-	if err == nil {
-		back.push(func() { d.admin.Close(context.WithoutCancel(ctx)) }) //nolint:errcheck // the error that led here is reported
+	if err != nil {
+		return err
 	}
-	return err
+	back.push(func() { d.admin.Close(context.WithoutCancel(ctx)) }) //nolint:errcheck // the error that led here is reported
+	d.metrics.Serve(web.Metrics(gatherer))
+	d.page.Serve(web.Page(d.token, d.admin.Watcher()))
+	return nil
 }
 
 // announce lets others find a daemon without a mount. A mount announces itself.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/web"
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -54,6 +55,9 @@ type Daemon struct {
 	// server is nil without a mount.
 	server *fs.Server
 	admin  *admin.Server
+	// token gives access to the page. metrics and page are nil unless the options have them.
+	token         string
+	metrics, page *web.Server
 	// refusals counts the requests of users that the admin socket refused.
 	refusals admin.Refusals
 	// clientRefusals counts refused requests of clients of heterogeneous objects.
@@ -101,6 +105,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
+	d.tell("READY=1", "STATUS=Serving "+d.opts.Places.MountPoint)
 	d.log.Info("ready", zap.Bool("mounted", !o.NoMount), zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
 	o.Ready(d.warnings())
 	return d.serve(ctx)
@@ -134,6 +139,9 @@ func (d *Daemon) serve(ctx context.Context) error {
 // admin socket and releases the locks.
 func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply) error {
 	close(d.over)
+	d.tell("STOPPING=1", "STATUS=Ending "+d.opts.Places.MountPoint)
+	d.metrics.Close()
+	d.page.Close()
 	d.endShares(ctx)
 	d.leaveOthers(ctx)
 	err := d.teardown(ctx, keep)

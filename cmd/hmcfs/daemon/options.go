@@ -38,6 +38,9 @@ type Options struct {
 	Logger *zap.Logger
 	// Ready is called once, when the mount answers, with warnings for the user.
 	Ready func(warnings []string)
+	// NotifySocket is the socket of the service manager, which is told when the mount answers and
+	// when it ends (sd_notify); empty tells nobody.
+	NotifySocket string
 	// Force is closed when the user wants the daemon to exit at once: it then no longer
 	// waits for operations in progress.
 	Force <-chan struct{}

@@ -49,7 +49,8 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
 		Passthrough: adminapi.Passthrough{On: files.Passthrough, Reason: files.PassthroughReason},
 		Served:      d.opts.NoMount,
-		Paths:       moved.Paths,
+		Metrics:     d.metrics.Addr(), HTTP: d.page.Addr(),
+		Paths: moved.Paths,
 	}
 	devs, err := d.store.Devices(ctx)
 	if err != nil {
