@@ -36,10 +36,10 @@ type verbGroup struct {
 
 // verbs returns every command, in the groups in which help shows them.
 func (a *app) verbs() []verbGroup {
-	keys := keyVerbs{a}
+	keys, watching := keyVerbs{a}, watchVerbs{a}
 	return []verbGroup{
 		{"mounts", "Mounts and devices:", []*cobra.Command{
-			a.mountVerb(), a.serveVerb(), a.umountVerb(), a.mountsVerb(), a.statusVerb(), a.pageVerb(), a.devicesVerb(), a.doctorVerb(), a.fsckVerb(),
+			a.mountVerb(), a.serveVerb(), a.umountVerb(), a.mountsVerb(), a.statusVerb(), watching.pageVerb(), a.devicesVerb(), a.doctorVerb(), a.fsckVerb(),
 		}},
 		{"files", "Files:", []*cobra.Command{
 			a.lsVerb(), a.dfVerb(), a.statVerb(), a.cpVerb(), a.catVerb(), a.mvVerb(), a.rmVerb(), a.mkdirVerb(), a.verifyVerb(),
@@ -51,7 +51,7 @@ func (a *app) verbs() []verbGroup {
 		{"hand-over", "Hand-over of memory between processes:", []*cobra.Command{a.bindVerb(), a.exportVerb()}},
 		{"collectives", "Collectives and jobs:", append(mapped(collectives(), a.collectVerb), a.runVerb(), a.barrierVerb())},
 		{"cluster", "Cluster and topology:", []*cobra.Command{a.nodesVerb(), a.topoVerb()}},
-		{"measuring", "Watching and measuring:", []*cobra.Command{a.topVerb(), a.benchVerb(), a.perfVerb()}},
+		{"measuring", "Watching and measuring:", []*cobra.Command{watching.topVerb(), a.benchVerb(), a.perfVerb()}},
 		{"other", "Other:", []*cobra.Command{
 			a.configVerb(), a.versionVerb(),
 			a.docsVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(),

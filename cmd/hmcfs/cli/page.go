@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-func (a *app) pageVerb() *cobra.Command {
+func (a watchVerbs) pageVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "page [--json] [MOUNTPOINT]",
 		Short: "Print the address of the page that shows a mount",

@@ -20,7 +20,10 @@ type topFlags struct {
 	interval     time.Duration
 }
 
-func (a *app) topVerb() *cobra.Command {
+// watchVerbs are the commands that show what a mount is doing.
+type watchVerbs struct{ *app }
+
+func (a watchVerbs) topVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [--once [--json]] [--interval TIME] [MOUNTPOINT]",
 		Short: "Show what a mount is doing: devices, processes, paths, sessions, nodes, slow operations",
@@ -45,7 +48,7 @@ func (a *app) topVerb() *cobra.Command {
 	})
 }
 
-func (a *app) top(ctx context.Context, args []string, f *topFlags) error {
+func (a watchVerbs) top(ctx context.Context, args []string, f *topFlags) error {
 	if f.asJSON && !f.once {
 		return usage(errors.New("--json needs --once"))
 	}
