@@ -40,7 +40,8 @@ else:
     source[:] = memoryview(value)
     keys, out = ["bench"], [target]
     client.mset({"bench": source})
-    fresh = iter([f"bench-{i}" for i in range(calls + 200)])  # a key that has been set keeps what it names
+    # A key that has been set keeps what it names, and one of an earlier process is lost.
+    fresh = iter([f"bench-{os.getpid()}-{i}" for i in range(calls + 200)])
 
     def read():
         client.mget(keys, out)
