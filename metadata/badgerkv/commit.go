@@ -3,6 +3,7 @@ package badgerkv
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -77,17 +78,24 @@ func (kv *KV) flushSoon(version uint64) error {
 	kv.mu.Lock()
 	full := kv.active.bytes >= flushBytes
 	if !full && kv.timer == nil {
-		kv.timer = time.AfterFunc(flushAfter, func() {
-			if err := kv.flush(version); err != nil {
-				kv.log.Error("changes that were already visible could not be written", zap.Error(err))
-			}
-		})
+		kv.timer = time.AfterFunc(flushAfter, kv.flushNow)
 	}
 	kv.mu.Unlock()
 	if full {
 		return kv.flush(version)
 	}
 	return nil
+}
+
+// flushNow writes whatever waits for the timer that calls it. A commit that comes later finds no
+// timer and starts another.
+func (kv *KV) flushNow() {
+	kv.mu.Lock()
+	kv.timer = nil
+	kv.mu.Unlock()
+	if err := kv.flush(math.MaxUint64); err != nil {
+		kv.log.Error("changes that were already visible could not be written", zap.Error(err))
+	}
 }
 
 // flush returns when the commits up to a version, at least, are in Badger. Callers that wait for
@@ -125,12 +133,12 @@ func (kv *KV) fail(l *layer, err error) {
 func (kv *KV) freeze(version uint64) (*layer, error) {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
+	if kv.failed != nil || kv.written >= version || kv.active.last == 0 {
+		return nil, kv.failed
+	}
 	if kv.timer != nil {
 		kv.timer.Stop()
 		kv.timer = nil
-	}
-	if kv.failed != nil || kv.written >= version || kv.active.last == 0 {
-		return nil, kv.failed
 	}
 	kv.frozen, kv.active = kv.active, newLayer()
 	kv.frozen.next = kv.active

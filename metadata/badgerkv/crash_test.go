@@ -10,10 +10,13 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
@@ -157,6 +160,35 @@ func TestUnwritten(t *testing.T) {
 	}
 	if err := kv.Close(); err == nil {
 		t.Error("Close does not report it")
+	}
+}
+
+// TestSoonIsWritten has changes that are written at once beside those that need not be. When they
+// are over, none is left that waits for another change.
+func TestSoonIsWritten(t *testing.T) {
+	kv := open(t, t.TempDir())
+	for range 30 {
+		var all sync.WaitGroup
+		for g := range 4 {
+			all.Go(func() {
+				for i := range 20 {
+					update := kv.UpdateSoon
+					if rand.IntN(4) == 0 {
+						update = kv.Update
+					}
+					if err := update(t.Context(), func(tx metadata.KVTxn) error {
+						return tx.Set(fmt.Appendf(nil, "%d-%d", g, i), []byte("set"))
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
+	}
+	if err := kv.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -63,3 +63,10 @@ func (kv *KV) Spoil() {
 	kv.version++
 	kv.active.add(kv.seed, kv.version, commit{writes: []write{{}}})
 }
+
+// Waits reports whether a commit waits to be written.
+func (kv *KV) Waits() bool {
+	kv.mu.RLock()
+	defer kv.mu.RUnlock()
+	return kv.active.last > 0 || kv.frozen != nil
+}
