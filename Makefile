@@ -30,8 +30,10 @@ TALLY         := $(GO) run ./tests/tally
 TALLYFLAGS    ?=
 # Without DWARF the test binaries, and what the tests build, link in half the time.
 TESTENV       := GOFLAGS='$(GOFLAGS) "-ldflags=-s -w"'
-# Tests wait for more than half of their time: two packages at a time leave processors idle.
-TESTFLAGS     := -vet=off -p $(shell expr $$(nproc) \* 3 / 2)
+TESTFLAGS     := -vet=off
+# Tests wait for more than half of their time: two packages at a time leave processors idle. Those of
+# make check and make race have enough to do.
+MORE          := -p $(shell expr $$(nproc) \* 3 / 2)
 FUZZTIME      ?= 10s
 COUNT         ?= 50
 BASE          ?=
@@ -64,7 +66,7 @@ picture: build ## Draw docs/demo.svg, the README's picture, from a real run
 
 # The targets below leave go vet to make lint.
 test: deps build ## Run every test
-	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -timeout 14m $(PKGS)
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) $(MORE) -timeout 14m $(PKGS)
 
 # The tests that have more to do then, by what they ask, and those that run the
 # lists of tests/conformance/commtest.
