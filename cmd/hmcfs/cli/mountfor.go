@@ -12,7 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-// addMountFlag adds --mount to a command. Its text is the same for all, as is what mountFor does.
+// addMountFlag adds --mount to a command. All have the same text, and find the mount by mountFor.
 func addMountFlag(cmd *cobra.Command, mount *string) {
 	cmd.Flags().StringVar(mount, "mount", "", "Mount point, or directory of hmcfs serve. Default: that of the paths, $HMCFS_MOUNT, that of the current directory, or the only one.")
 }

@@ -40,11 +40,11 @@ func commands() []string {
 
 // setUp makes the namespace's /mnt and /run its own, and a file to copy.
 const setUp = `set -e
-mount -t tmpfs tmpfs /mnt && mount -t tmpfs tmpfs /run && mkdir /mnt/hmc /mnt/work
-export HMCFS_STATE_DIR=/mnt/state HMCFS_DEVICE=opencl:0,size=256MiB HMCFS_CONFIG=/mnt/work/config.yaml LC_ALL=C HOME=/mnt/work
+mount -t tmpfs tmpfs /mnt && mount -t tmpfs tmpfs /run && mkdir /mnt/hmc /mnt/files
+export HMCFS_STATE_DIR=/mnt/state HMCFS_DEVICE=opencl:0,size=256MiB HMCFS_CONFIG=/mnt/files/config.yaml LC_ALL=C HOME=/mnt/files
 ls() { command ls -C "$@"; }
 : >"$HMCFS_CONFIG"
-cd /mnt/work && python3 - <<'END'
+cd /mnt/files && python3 - <<'END'
 import json, os, struct
 n = 4096 * 2048 * 2
 h = json.dumps({"x": {"dtype": "F16", "shape": [4096, 2048], "data_offsets": [0, n]}}).encode()
