@@ -27,6 +27,11 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 	})
 }
 
+// Nameless returns the inodes without names that the process before held, as they were when
+// they lost their last name. They are held until ReleaseXattrs. Without
+// Options.KeepNameless there are none.
+func (s *Store) Nameless() map[Ino]Inode { return s.nameless }
+
 // ReleaseXattrs ends HoldXattrs. The attributes are removed if the inode has no name.
 //
 // Errors: those of the KV; the next Open then removes what is left.

@@ -17,7 +17,7 @@ import (
 func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	opts.EnsureDefaults()
 	s := &Store{
-		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: newCache(),
+		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: newCache(), keepNameless: opts.KeepNameless,
 		usage: usage{limits: opts.Limits, users: map[uint32]Usage{}},
 	}
 	if err := s.begin(ctx); err != nil {
@@ -133,11 +133,11 @@ func (t *txn) countXattrs(ctx context.Context, users map[uint32]Usage) error {
 	return t.kv.Scan([]byte{kindXattr}, nil, func(key, value []byte) (bool, error) {
 		if ino := keyIno(key); ino != of.Ino {
 			var err error
-			if of, err = t.inode(ino); err != nil {
+			if of, err = t.bearer(ino); err != nil {
 				of = record{Inode: Inode{Ino: ino}}
 			}
 		}
-		if of.Nlink > 0 {
+		if of.Nlink > 0 || t.isHeld(of.Ino) {
 			users[of.UID] = users[of.UID].plus(usageChange{bytes: int64(xattrWeight(key, value))})
 		}
 		return true, ctx.Err()

@@ -16,6 +16,9 @@ type Options struct {
 	Now func() time.Time
 	// Limits are the limits per inode and per user.
 	Limits Limits
+	// KeepNameless makes inodes that lose their last name while their attributes are held
+	// outlive the process: see Nameless.
+	KeepNameless bool
 }
 
 // EnsureDefaults fills in the fields that were left out.

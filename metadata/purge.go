@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"context"
+	"errors"
 
 	"go.uber.org/zap"
 )
@@ -74,11 +75,33 @@ func (s *Store) purgeAll(ctx context.Context) error {
 		return err
 	})
 	for _, key := range keys {
-		if err == nil {
+		var kept bool
+		if err == nil && s.keepNameless {
+			kept, err = s.holdAgain(ctx, keyIno(key))
+		}
+		if err == nil && !kept {
 			err = s.purge(ctx, keyIno(key))
 		}
 	}
 	return err
+}
+
+// holdAgain continues to hold an inode without names that an earlier process held.
+func (s *Store) holdAgain(ctx context.Context, ino Ino) (held bool, err error) {
+	s.held.Store(ino, nil)
+	rec, err := read(ctx, s, func(t *txn) (record, error) { return t.bearer(ino) })
+	if err != nil {
+		s.held.Delete(ino)
+		if errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) { // only a removal to complete
+			err = nil
+		}
+		return false, err
+	}
+	if s.nameless == nil {
+		s.nameless = map[Ino]Inode{}
+	}
+	s.nameless[ino] = rec.Inode
+	return true, nil
 }
 
 // isHeld reports whether the attributes of an inode outlive its last name.

@@ -29,6 +29,10 @@ type Recovery struct {
 	// Missing counts the objects whose host memory is missing, and which are therefore
 	// lost.
 	Missing int
+	// Survived counts the objects whose device memory an earlier process has left, and
+	// SurvivedBytes it; Freed is the part of it that belonged to no object any more.
+	Survived             int
+	SurvivedBytes, Freed devices.Size
 }
 
 // Recovery returns the differences found by Open.
@@ -52,6 +56,10 @@ type startup struct {
 	host      map[*content.Tier]*hostRecords
 	recovery  Recovery
 	witnesses witnesses
+	// nameless are the inodes that were open without a name, and orphans those of them whose
+	// device memory is there.
+	nameless map[Ino]metadata.Inode
+	orphans  map[Ino]orphan
 }
 
 // hostRecords is the comparison of the records with one host tier, before any change.
@@ -185,7 +193,7 @@ func (r *reconciliation) compare(ctx context.Context) error {
 	at := 0
 	err = r.startup.meta.WalkAll(ctx, func(in metadata.Inode, unreadable error) error {
 		for at < len(r.ids) && r.ids[at] < uint64(in.Ino) {
-			r.strays = append(r.strays, r.ids[at])
+			r.stray(r.ids[at])
 			at++
 		}
 		there := at < len(r.ids) && r.ids[at] == uint64(in.Ino)
@@ -197,8 +205,17 @@ func (r *reconciliation) compare(ctx context.Context) error {
 		}
 		return nil
 	})
-	r.strays = append(r.strays, r.ids[at:]...)
+	for _, id := range r.ids[at:] {
+		r.stray(id)
+	}
 	return err
+}
+
+// stray adds a file without a record, unless it is open without a name.
+func (r *reconciliation) stray(id uint64) {
+	if in, held := r.startup.nameless[Ino(id)]; !held || in.Device != r.tier.Name {
+		r.strays = append(r.strays, id)
+	}
 }
 
 // classify classifies one inode; there reports whether a file exists under its number.
@@ -320,6 +337,9 @@ func (st *startup) adopt(ctx context.Context, t *content.Tier, o Options) error 
 			return fmt.Errorf("adopt device %s: %w", t.Name, err)
 		}
 		st.meta.SetWitness(st.witnesses.Numbers)
+	}
+	if err := st.revive(ctx, t); err != nil {
+		return fmt.Errorf("adopt device %s: %w", t.Name, err)
 	}
 	before, err := st.meta.DeviceEpoch(ctx, t.Name)
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {

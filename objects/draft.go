@@ -288,6 +288,7 @@ func (d *Draft) take() content.Content {
 	if path != "" {
 		o.path = path
 	}
+	o.keepLocked()
 	// A reader that has read the old size must not find the new content: see look.
 	o.cuts.Add(1)
 	o.dirty.Store(true)

@@ -40,6 +40,7 @@ func (o *object) shrink(size uint64) (was uint64) {
 	o.mu.Lock()
 	was = o.size
 	o.size = min(was, size)
+	o.keepLocked()
 	o.mu.Unlock()
 	o.cuts.Add(1)
 	return was

@@ -173,6 +173,13 @@ func (mv *moves) transplant(ctx context.Context, m move, to home) (content.Conte
 		to.epoch = 0
 	}
 	maps := to.body.Settle(in.Size)
+	if x, ok := to.body.(*content.Extents); ok {
+		// Before the record names the new device: from then on its memory is the object's.
+		f := facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime, epoch: to.epoch}
+		if err := o.keepIn(x, f); err != nil {
+			return nil, err
+		}
+	}
 	commit := m.commit
 	if commit == nil {
 		commit = func(run func() (metadata.RenameResult, error)) (metadata.RenameResult, error) { return run() }
@@ -211,6 +218,7 @@ func (o *object) rehome(to home, in metadata.Inode) content.Content {
 	}
 	o.tier, o.body, o.epoch = to.tier, to.body, to.epoch
 	o.size, o.atime, o.mtime = in.Size, in.Atime, in.Mtime
+	o.keepLocked()
 	o.dirty.Store(true)
 	return old
 }

@@ -89,8 +89,14 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
-	if _, gone := o.body.(content.Lost); gone && in.Epoch == 0 && in.Bound == metadata.Unbound {
+	if _, gone := o.body.(content.Lost); gone && (in.Epoch == 0 || in.Epoch == t.Epoch()) && in.Bound == metadata.Unbound {
 		o.epoch = t.PastEpoch()
+	}
+	if x, ok := o.body.(*content.Extents); ok {
+		err = x.Keep(uint64(ino), o.kept(), false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load object %d: %w", ino, err)
 	}
 	if in.Parent == metadata.PublishIno {
 		o.offer.Store(newOffer(in.Name, in.Taken, nil))
@@ -130,7 +136,11 @@ func (tb *table) loadContent(ctx context.Context, t *content.Tier, in metadata.I
 	if err != nil {
 		return nil, err
 	}
-	return x, x.Load(maps)
+	if err = x.Load(uint64(in.Ino), maps); errors.Is(err, ErrLost) {
+		tb.log.Error("an object is lost", zap.Uint64("ino", uint64(in.Ino)), zap.Error(err))
+		return content.Lost{}, nil
+	}
+	return x, err
 }
 
 func (tb *table) emptyContent(t *content.Tier) *content.Extents {
@@ -245,10 +255,13 @@ func (o *object) end() (uint64, error) {
 // The caller has the lane.
 func (o *object) mark(ctx context.Context, end uint64) error {
 	o.mu.RLock()
-	now, known, t, theirs := o.tier.Epoch(), o.epoch, o.tier, isBound(o.body)
+	now, known, t, body := o.tier.Epoch(), o.epoch, o.tier, o.body
 	o.mu.RUnlock()
-	if t.Files != nil || known == now || theirs {
+	if t.Files != nil || isBound(body) {
 		return nil
+	}
+	if err := o.ensureKept(body); err != nil || known == now {
+		return err
 	}
 	if known != 0 {
 		return fmt.Errorf("object %d on %s: %w", o.ino, t.Name, ErrLost)
@@ -262,6 +275,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	}
 	o.mu.Lock()
 	o.epoch = now
+	o.keepLocked()
 	o.mu.Unlock()
 	return nil
 }
@@ -295,6 +309,7 @@ func (o *object) touch(end uint64, path transport.Path) {
 	if path != "" {
 		o.path = path
 	}
+	o.keepLocked()
 	o.dirty.Store(true)
 }
 
@@ -314,6 +329,7 @@ func (o *object) accessed() {
 	}
 	o.mu.Lock()
 	o.atime = now
+	o.keepLocked()
 	o.mu.Unlock()
 	o.dirty.Store(true)
 }
@@ -328,9 +344,17 @@ func (o *object) save(ctx context.Context) error {
 		return nil
 	}
 	o.mu.RLock()
-	f, body := o.facts, o.body
+	body, size := o.body, o.size // they change only in the lane
 	o.mu.RUnlock()
-	maps := body.Settle(f.size)
+	maps := body.Settle(size)
+	x, inDevice := body.(*content.Extents)
+	var changes uint64
+	o.mu.RLock()
+	f := o.facts
+	if inDevice {
+		changes = x.Changes()
+	}
+	o.mu.RUnlock()
 	_, err := o.table.meta.SaveContent(ctx, o.ino, func(in *metadata.Inode) error {
 		in.Path, in.Epoch = string(f.path), f.epoch
 		if body.Backing() != nil {
@@ -346,6 +370,9 @@ func (o *object) save(ctx context.Context) error {
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
 		o.dirty.Store(true)
 		return fmt.Errorf("write the record of object %d: %w", o.ino, err)
+	}
+	if inDevice && err == nil {
+		x.Saved(changes)
 	}
 	return nil
 }

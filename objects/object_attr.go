@@ -34,10 +34,12 @@ func (o *object) resize(ctx context.Context, size uint64) error {
 	defer o.mu.Unlock()
 	if err != nil {
 		o.size = was
+		o.keepLocked()
 		return err
 	}
 	if o.body.Backing() == nil {
 		o.size, o.mtime, o.ctime = size, now, now
+		o.keepLocked()
 		o.dirty.Store(true)
 	}
 	return nil
@@ -60,6 +62,7 @@ func (o *object) revive() {
 	if t.Files == nil {
 		o.body = o.table.emptyContent(t)
 		o.size, o.epoch = 0, 0
+		o.keepLocked()
 		o.dirty.Store(true)
 		return
 	}
@@ -117,6 +120,7 @@ func (o *object) setTimes(c Change) error {
 	}
 	assign(&o.atime, c.Atime)
 	assign(&o.mtime, c.Mtime)
+	o.keepLocked()
 	o.dirty.Store(true)
 	return nil
 }

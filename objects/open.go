@@ -16,9 +16,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*content.Tier]*hostRecords{}}
+	st := &startup{meta: o.Meta, engine: o.Engine, log: o.Logger.Named("objects"), host: map[*content.Tier]*hostRecords{}, nameless: o.Meta.Nameless(), orphans: map[Ino]orphan{}}
 	for _, dev := range o.Devices {
-		t, err := content.NewTier(dev, o.Arena)
+		t, err := st.newTier(ctx, dev, o)
 		if err != nil {
 			return nil, errors.Join(err, st.tiers.close())
 		}
@@ -91,7 +91,10 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := s.redoAll(ctx, st); err != nil {
 		return err
 	}
-	return st.reconcile(ctx)
+	if err := st.reconcile(ctx); err != nil {
+		return err
+	}
+	return s.adoptOrphans(ctx, st)
 }
 
 // CloseOptions are the options of Close.
@@ -108,6 +111,7 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 			h.end(ctx)
 		}
 	}
+	s.ReleaseUnclaimed(ctx)
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}

@@ -34,6 +34,9 @@ type Options struct {
 	// Guard opens files and descriptors of other processes; nil opens them in this process.
 	// The store does not close it.
 	Guard *owner.Guard
+	// Keeper keeps the memory of devices that are devices.Lasting for the process that
+	// follows this one; nil for memory that ends with the process.
+	Keeper devices.DescriptorStore
 	// Logger receives life-cycle messages; nil discards them.
 	Logger *zap.Logger
 }

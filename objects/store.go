@@ -41,6 +41,8 @@ type Store struct {
 	owners *owner.Watcher
 	// holders has the holders that have not been closed, as keys.
 	holders sync.Map
+	// orphans are pinned from Open to ReleaseUnclaimed.
+	orphans []Ino
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }

@@ -74,6 +74,10 @@ type slab struct {
 	spare bool
 	// idle is set if the slab is wholly free, and was at the last Trim.
 	idle bool
+	// name is that of the slab's file, and labels say what it holds; a slab that ends with
+	// the process has neither.
+	name   string
+	labels *labels
 }
 
 func (s *slab) whollyFree() bool { return s.pages.free == s.pages.pages }

@@ -120,8 +120,9 @@ func (a *Arena) grow(ctx context.Context, n devices.Size) (Lease, error) {
 func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error) {
 	a.mu.Lock()
 	a.held += size
+	id := a.nextID
 	a.mu.Unlock()
-	mem, err := a.dev.Alloc(ctx, size)
+	s, err := a.allocSlab(ctx, id, size)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
@@ -129,25 +130,18 @@ func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error
 		return Lease{}, fmt.Errorf("allocate a slab of %v: %w", size, err)
 	}
 	if err := a.ready(); err != nil {
-		a.refuse(mem, size)
+		a.leaving = append(a.leaving, s)
 		return Lease{}, err
 	}
-	if mem.Epoch() != a.epoch {
-		a.refuse(mem, size)
+	if s.mem.Epoch() != a.epoch {
+		a.leaving = append(a.leaving, s)
 		return Lease{}, fmt.Errorf("allocate a slab on %s: %w", a.info.Name, devices.ErrLost)
 	}
-	l, ok := a.leaseFrom(a.add(mem, size), a.toPages(n))
+	l, ok := a.leaseFrom(a.add(s), a.toPages(n))
 	if !ok {
 		return Lease{}, &devices.OutOfMemoryError{Device: a.info.Name, Asked: n, Free: a.total - a.leased}
 	}
 	return l, nil
-}
-
-// refuse queues memory that never became a slab to be freed.
-//
-// +checklocks:a.mu
-func (a *Arena) refuse(mem *devices.Memory, size devices.Size) {
-	a.leaving = append(a.leaving, &slab{mem: mem, size: size})
 }
 
 // emptyOut returns every wholly free slab to the device. done reports whether there was
@@ -173,6 +167,7 @@ func (a *Arena) Trim() error {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
 	a.mu.Lock()
+	_ = a.ready() // drops lost slabs; a closed arena has none
 	for _, s := range a.slabs {
 		switch {
 		case !s.whollyFree():
@@ -195,7 +190,7 @@ func (a *Arena) sendOff() error {
 	var errs []error
 	var gone devices.Size
 	for _, s := range leaving {
-		errs = append(errs, s.mem.Release())
+		errs = append(errs, a.release(s))
 		gone += s.size
 	}
 	a.mu.Lock()

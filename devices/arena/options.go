@@ -35,6 +35,11 @@ type Options struct {
 	// Retain is the number of bytes of wholly free slabs that are kept for later leases. 1
 	// GiB by default; less than a slab keeps none.
 	Retain devices.Size
+	// Keeper, if it is not nil, makes the slabs outlive the process: see Restore. It needs a
+	// device that is devices.Lasting.
+	Keeper devices.DescriptorStore
+	// Unkept is told why a slab can't be kept. If it is nil, such a slab is not allocated.
+	Unkept func(error)
 }
 
 // withDefaults validates the options and fills in the defaults for a device.

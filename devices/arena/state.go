@@ -94,6 +94,9 @@ func (a *Arena) take(s *slab, page, n uint32) {
 //
 // +checklocks:a.mu
 func (a *Arena) give(s *slab, page, n uint32) {
+	if s.labels != nil {
+		s.labels.clear(page, n)
+	}
 	s.pages.give(page, n)
 	free := s.whollyFree()
 	if free && s.size > a.opts.SlabSize {
@@ -111,15 +114,15 @@ func (a *Arena) give(s *slab, page, n uint32) {
 	}
 }
 
-// add creates a wholly free slab from new memory.
+// add adds a slab of new memory, which is wholly free.
 //
 // +checklocks:a.mu
-func (a *Arena) add(mem *devices.Memory, size devices.Size) *slab {
-	s := &slab{id: a.nextID, mem: mem, size: size, pages: newPageMap(a.toPages(size))}
+func (a *Arena) add(s *slab) *slab {
+	s.id, s.pages = a.nextID, newPageMap(a.toPages(s.size))
 	a.nextID++
 	a.slabs[s.id] = s
 	a.slots.add(s)
-	a.retained += size
+	a.retained += s.size
 	return s
 }
 

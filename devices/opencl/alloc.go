@@ -14,6 +14,11 @@ import (
 // Alloc creates a buffer and makes the driver allocate its memory immediately, so that a
 // driver that allocates lazily, at the first use, fails here.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
+	return d.alloc(ctx, n, d.newBuffer)
+}
+
+// alloc allocates n bytes in a buffer that fresh makes.
+func (d *device) alloc(ctx context.Context, n devices.Size, fresh func(context.Context, devices.Size) (*buffer, error)) (*devices.Memory, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
@@ -28,7 +33,7 @@ func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, er
 	if err = d.reserve(n); err != nil {
 		return nil, err
 	}
-	b, err := d.newBuffer(ctx, n)
+	b, err := fresh(ctx, n)
 	if err != nil {
 		d.unreserve(n)
 		return nil, err
@@ -74,35 +79,50 @@ func (d *device) newBuffer(ctx context.Context, n devices.Size) (*buffer, error)
 	if err != nil {
 		return nil, d.allocError(n, err)
 	}
-	d.mu.Lock()
-	d.buffers[b] = struct{}{}
-	d.mu.Unlock()
+	d.add(b)
 	if err := d.commit(ctx, b); err != nil {
 		return nil, errors.Join(d.allocError(n, err), d.drop(b))
 	}
 	return b, nil
 }
 
+// add records a buffer that the driver holds.
+func (d *device) add(b *buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.buffers[b] = struct{}{}
+}
+
 // makeBuffer has the driver create a buffer. If the device is the host's processor, its
 // memory is allocated from the kernel here, and returned to it on release: a driver would
 // use malloc, which keeps freed memory.
 func (d *device) makeBuffer(n devices.Size) (*buffer, error) {
-	flags := uintptr(clMemReadWrite)
-	var own []byte
 	switch {
 	case d.entry.isHost():
-		var err error
-		own, err = unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		own, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err != nil {
 			return nil, check("mmap ("+err.Error()+")", codeOutOfHostMemory)
 		}
-		flags |= clMemUseHostPtr
+		return d.bufferOver(own)
 	case d.entry.unified:
-		flags |= clMemAllocHostPtr
+		return d.bufferOf(clMemAllocHostPtr, n, nil)
 	}
-	mem, err := d.api.createBuffer(d.context, flags, uint64(n), own)
+	return d.bufferOf(0, n, nil)
+}
+
+// bufferOver creates a buffer that uses a mapping in place, and owns it.
+func (d *device) bufferOver(own []byte) (*buffer, error) {
+	b, err := d.bufferOf(clMemUseHostPtr, devices.Size(len(own)), own)
 	if err != nil {
 		return nil, errors.Join(err, unmapOwn(own))
+	}
+	return b, nil
+}
+
+func (d *device) bufferOf(flags uintptr, n devices.Size, own []byte) (*buffer, error) {
+	mem, err := d.api.createBuffer(d.context, clMemReadWrite|flags, uint64(n), own)
+	if err != nil {
+		return nil, err
 	}
 	return &buffer{mem: mem, size: n, own: own}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/hostmem"
+	"github.com/hmcfs/hmcfs/devices/memfd"
 )
 
 var _ devices.Exporter = (*Device)(nil)
@@ -60,25 +61,13 @@ func (d *Device) Export(_ context.Context, m *devices.Memory) (devices.Handle, e
 
 // mapShared maps a memfd whose size can't be changed.
 func mapShared(n devices.Size) (*hostmem.Block, *os.File, error) {
-	fd, err := unix.MemfdCreate("hmcfs-sim", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file, err := memfd.Create("hmcfs-sim", int64(n))
 	if err != nil {
 		return nil, nil, err
 	}
-	file := os.NewFile(uintptr(fd), "memfd:hmcfs-sim")
-	mapping, err := mapSealed(fd, int64(n))
+	mapping, err := memfd.Map(file, 0, int(n))
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return hostmem.NewBlock(mapping), file, nil
-}
-
-func mapSealed(fd int, n int64) ([]byte, error) {
-	if err := unix.Ftruncate(fd, n); err != nil {
-		return nil, err
-	}
-	const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
-	}
-	return unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

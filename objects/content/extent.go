@@ -72,12 +72,15 @@ type Extents struct {
 	// pinned is the number of leading bytes that another process may have mapped: they
 	// stay where they are. The object's lane guards it.
 	pinned uint64
+	kept   keeping
 }
 
 // NewExtents returns empty content of the tier, in its current epoch. Errors of freeing its
 // memory go to logf.
 func NewExtents(t *Tier, e *transport.Engine, logf func(string, error)) *Extents {
-	return &Extents{tier: t, engine: e, epoch: t.Epoch(), page: uint64(t.arena.PageSize()), logf: logf}
+	x := &Extents{tier: t, engine: e, epoch: t.Epoch(), page: uint64(t.arena.PageSize()), logf: logf}
+	x.kept = keeping{table: t.table(x.epoch), entry: -1}
+	return x
 }
 
 // CheckEpoch fails when the device has lost the memory that the content began in.
@@ -90,8 +93,10 @@ func (x *Extents) CheckEpoch() error {
 	return nil
 }
 
-// Load rebuilds the content from its records, before it has readers.
-func (x *Extents) Load(maps []metadata.Mapping) error {
+// Load rebuilds the content of an object from its records, before it has readers.
+//
+// Errors: ErrLost if the memory of an earlier process does not match them.
+func (x *Extents) Load(ino uint64, maps []metadata.Mapping) error {
 	for _, m := range maps {
 		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
 			devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)})
@@ -100,7 +105,7 @@ func (x *Extents) Load(maps []metadata.Mapping) error {
 		}
 		x.insertLocked(extent{off: m.FileOff, len: m.Len, written: m.Written, lease: lease})
 	}
-	return nil
+	return x.loadKept(ino)
 }
 
 func (x *Extents) insertLocked(e extent) {
@@ -153,6 +158,7 @@ func (x *Extents) overlapping(off, end uint64) []extent {
 
 // free frees an extent's memory once no reader can be using it.
 func (x *Extents) free(e extent) {
+	x.unlabel(e)
 	x.tier.late.begin()
 	x.gate.after(func() {
 		defer x.tier.late.end()
@@ -246,6 +252,7 @@ func (x *Extents) records() []metadata.Mapping {
 // Discard implements Content.
 func (x *Extents) Discard() error {
 	x.dropTail(0)
+	x.endKept()
 	return nil
 }
 
@@ -282,8 +289,13 @@ func (x *Extents) dropLocked(from, to uint64, keep bool) (freed []extent) {
 			freed = append(freed, middle)
 			continue
 		}
+		had := middle.off + middle.written
 		middle.written = 0
 		x.insertLocked(middle)
+		x.relabel(middle, had, middle.off)
+	}
+	if x.bytes == 0 {
+		x.flag(stateLoose, false)
 	}
 	return freed
 }

@@ -17,8 +17,10 @@ func (x *Extents) Cut(_ context.Context, size uint64) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if e, ok := x.at(size); ok && e.off+e.written > size {
+		had := e.off + e.written
 		e.written = size - e.off
 		x.tree.Set(e.off, e)
+		x.relabel(e, had, size)
 	}
 	x.healLocked(size, ^uint64(0)>>1)
 	return nil
@@ -64,6 +66,7 @@ func (x *Extents) zero(ctx context.Context, off, end uint64) error {
 		if b == e.off+e.written {
 			e.written = a - e.off
 			x.put(e)
+			x.relabel(e, b, a)
 			continue
 		}
 		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
@@ -89,6 +92,7 @@ func (x *Extents) damage(off, n uint64) {
 	x.mu.Lock()
 	x.bad = append(x.bad, devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
 	x.mu.Unlock()
+	x.flag(stateDamaged, true)
 }
 
 // healLocked removes damage in [off, end), which has new bytes.
@@ -107,6 +111,9 @@ func (x *Extents) healLocked(off, end uint64) {
 		}
 	}
 	x.bad = left
+	if len(left) == 0 {
+		x.flag(stateDamaged, false)
+	}
 }
 
 // rangeOf returns the range [from, to).

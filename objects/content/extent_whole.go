@@ -136,6 +136,7 @@ func (x *Extents) blank(ctx context.Context, mem *devices.Memory, size uint64) e
 func (x *Extents) swap(e extent) {
 	x.mu.Lock()
 	freed := x.dropLocked(e.off, e.end(), false)
+	x.flag(stateLoose, true) // before any page of the old memory loses its label
 	x.insertLocked(e)
 	x.mu.Unlock()
 	x.ahead = 0

@@ -87,7 +87,9 @@ func (x *Extents) failed(e extent, off, n uint64) {
 
 // wrote records that [off, off+n) of an extent holds data.
 func (x *Extents) wrote(e extent, off, n uint64) {
+	had := e.off + e.written
 	e.written = max(e.written, off+n-e.off)
+	x.relabel(e, had, e.off+e.written)
 	x.mu.Lock()
 	x.tree.Set(e.off, e)
 	if e.off > 0 {
@@ -144,6 +146,7 @@ func (x *Extents) ready(ctx context.Context, off, end uint64) (extent, error) {
 		}
 		e.written = off - e.off
 		x.put(e)
+		x.relabel(e, data, off)
 	}
 	return e, nil
 }
@@ -165,6 +168,9 @@ func (x *Extents) split(e extent, at uint64) extent {
 // grow allocates memory for off, and up to end as far as it is contiguous: by extending the
 // extent before, or else as a new one.
 func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
+	if err := x.claim(); err != nil {
+		return extent{}, err
+	}
 	from, to, last := x.floor(off), x.ceil(end), true
 	x.tree.Ascend(from, func(_ uint64, next extent) bool {
 		to, last = min(to, next.off), false
@@ -187,6 +193,7 @@ func (x *Extents) grow(ctx context.Context, off, end uint64) (extent, error) {
 	x.mu.Lock()
 	x.insertLocked(e)
 	x.mu.Unlock()
+	x.label(e, e.off, e.end())
 	x.noteAhead(e, to)
 	return e, nil
 }
@@ -210,6 +217,7 @@ func (x *Extents) longer(from, want uint64) (extent, bool) {
 	e.len += by
 	e.lease.Span.Len += devices.Size(by)
 	x.insertLocked(e)
+	x.label(e, e.end()-by, e.end())
 	return e, true
 }
 

@@ -34,6 +34,7 @@ type Tier struct {
 	late  late          // frees that wait for readers
 	// leaving counts orphans that the kernel is expected to forget soon.
 	leaving late
+	kept    *keptTier // nil for memory that ends with the process
 	// The paces of copies within it, from another device, and from another machine.
 	inside, across, remote pace
 }
@@ -129,7 +130,11 @@ func (t *Tier) Close() error {
 	if t.arena == nil {
 		return nil
 	}
-	return t.arena.Close()
+	err := t.arena.Close()
+	if t.kept != nil {
+		err = errors.Join(err, t.kept.close())
+	}
+	return err
 }
 
 // errFound ends a search.

@@ -1,0 +1,131 @@
+package arena
+
+import (
+	"math/bits"
+	"os"
+	"sync"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
+)
+
+// wordsPerPage is the number of words of one page's label: the owner, and the place.
+const wordsPerPage = 2
+
+// labels say what the pages of a kept slab hold. They are in the slab's file, behind its
+// memory, so they outlive the process together with it.
+//
+// The label of a page is two words. The first is its owner, 0 for a page that holds nothing:
+// storing it is what gives the page to the owner or takes it away. The second is its place:
+// the page's number in the owner's content, and how many of its first bytes are data.
+type labels struct {
+	page devices.Size
+	// mu is held for reading while words are used, and for writing while they are unmapped.
+	mu sync.RWMutex
+	// +checklocks:mu
+	words memfd.Words
+}
+
+// labelBytes returns the length of the labels of a slab, in whole pages of the kernel.
+func labelBytes(size, page devices.Size) devices.Size {
+	return roundUp(size/page*wordsPerPage*8, devices.Size(os.Getpagesize()))
+}
+
+// labelStart returns the offset of the labels in a slab's file.
+func labelStart(size devices.Size) devices.Size {
+	return roundUp(size, devices.Size(os.Getpagesize()))
+}
+
+func mapLabels(f *os.File, size, page devices.Size) (*labels, error) {
+	words, err := memfd.MapWords(f, int64(labelStart(size)), int(size/page)*wordsPerPage)
+	if err != nil {
+		return nil, err
+	}
+	return &labels{page: page, words: words}, nil
+}
+
+// close unmaps the labels; later changes have no effect.
+func (l *labels) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	words := l.words
+	l.words = memfd.Words{}
+	return words.Unmap()
+}
+
+// set gives n pages to an owner. off and written are those of Label.
+func (l *labels) set(page, n uint32, of Label) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.words.Len() == 0 {
+		return
+	}
+	for i := range n {
+		at := int(page+i) * wordsPerPage
+		skip := uint64(i) * uint64(l.page)
+		data := min(of.Written-min(of.Written, skip), uint64(l.page))
+		l.words.At(at + 1).Store(l.place(of.Off+skip, data))
+		if owner := l.words.At(at); owner.Load() != of.Owner {
+			owner.Store(of.Owner)
+		}
+	}
+}
+
+// clear takes n pages from their owners.
+func (l *labels) clear(page, n uint32) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.words.Len() == 0 {
+		return
+	}
+	for i := range n {
+		l.words.At(int(page+i) * wordsPerPage).Store(0)
+	}
+}
+
+// run returns the label of the longest range of pages that begins at page, ends before end,
+// and is one range of one owner's content with its data in front; n is its length.
+func (l *labels) run(page, end uint32) (of Label, n uint32) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.words.Len() == 0 {
+		return Label{}, end - page
+	}
+	of = l.get(page)
+	for n = 1; page+n < end; n++ {
+		next := l.get(page + n)
+		size := uint64(n) * uint64(l.page)
+		switch {
+		case next.Owner != of.Owner:
+			return of, n
+		case of.Owner == 0:
+			continue
+		case next.Off != of.Off+size || next.Written > 0 && of.Written < size:
+			return of, n
+		}
+		of.Written += next.Written
+	}
+	return of, n
+}
+
+// +checklocksread:l.mu
+func (l *labels) get(page uint32) Label {
+	at := int(page) * wordsPerPage
+	of := Label{Owner: l.words.At(at).Load()}
+	if of.Owner != 0 {
+		of.Off, of.Written = l.placed(l.words.At(at + 1).Load())
+	}
+	return of
+}
+
+// place encodes the offset of a page and the length of its data, which is at most a page:
+// one bit more than offsets within a page have.
+func (l *labels) place(off, data uint64) uint64 {
+	shift := bits.TrailingZeros64(uint64(l.page))
+	return off>>shift<<(shift+1) | data
+}
+
+func (l *labels) placed(place uint64) (off, data uint64) {
+	shift := bits.TrailingZeros64(uint64(l.page))
+	return place >> (shift + 1) << shift, min(place&(1<<(shift+1)-1), uint64(l.page))
+}

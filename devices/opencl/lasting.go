@@ -1,0 +1,53 @@
+package opencl
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
+)
+
+var _ devices.Lasting = (*mappedDevice)(nil)
+
+// AllocIn implements devices.Lasting, for a device that is the host's processor: any other
+// driver may copy what it is told to use in place.
+func (d *mappedDevice) AllocIn(ctx context.Context, f *os.File, n devices.Size) (*devices.Memory, error) {
+	if err := d.mayLast(); err != nil {
+		return nil, err
+	}
+	return d.alloc(ctx, n, func(_ context.Context, n devices.Size) (*buffer, error) {
+		own, err := memfd.Map(f, 0, int(n))
+		if err != nil {
+			return nil, d.allocError(n, check("mmap ("+err.Error()+")", codeOutOfHostMemory))
+		}
+		// Without huge pages, or before Linux 5.14, the memory works but is slower to access.
+		_ = unix.Madvise(own, unix.MADV_HUGEPAGE)
+		_ = unix.Madvise(own, unix.MADV_POPULATE_WRITE)
+		b, err := d.bufferOver(own)
+		if err != nil {
+			return nil, d.allocError(n, err)
+		}
+		d.add(b)
+		return b, nil
+	})
+}
+
+// Resume implements devices.Lasting.
+func (d *mappedDevice) Resume(e devices.Epoch) error {
+	if err := d.mayLast(); err != nil {
+		return err
+	}
+	d.epoch = e
+	return nil
+}
+
+func (d *mappedDevice) mayLast() error {
+	if d.entry.isHost() {
+		return nil
+	}
+	return fmt.Errorf("memory of %s can't be a file: %w", d.info.Name, devices.ErrUnsupported)
+}

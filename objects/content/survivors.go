@@ -1,0 +1,191 @@
+package content
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// Survivor is an object whose memory has outlived the process that wrote it.
+type Survivor struct {
+	Ino   uint64
+	Facts Facts
+	// Dirty reports that the object's record is older than Facts and the memory, and Broken
+	// that the content is not complete.
+	Dirty, Broken bool
+	// Maps are the mappings of a dirty object, after Revive.
+	Maps []metadata.Mapping
+
+	entry int
+	rank  uint64
+}
+
+// HasSurvivors reports whether the tier continues the memory of an earlier process.
+func (t *Tier) HasSurvivors() bool { return t.kept != nil && t.kept.found != nil }
+
+// Survivors returns the objects that the memory of the earlier process holds, by inode.
+func (t *Tier) Survivors() []*Survivor {
+	kt := t.table(t.Epoch())
+	var all []*Survivor
+	for entry := range int(kt.words.At(headTop).Load()) {
+		state, ino := kt.word(entry, entryState).Load(), kt.word(entry, entryIno).Load()
+		if state&stateUsed == 0 || ino == 0 {
+			continue
+		}
+		all = append(all, &Survivor{
+			Ino: ino, Facts: kt.facts(entry), Dirty: state&stateDirty != 0,
+			Broken: state&(stateLoose|stateDamaged) != 0, entry: entry, rank: state / stateRank,
+		})
+	}
+	slices.SortFunc(all, func(a, b *Survivor) int {
+		return cmp.Or(cmp.Compare(a.Ino, b.Ino), cmp.Compare(b.rank, a.rank))
+	})
+	return slices.CompactFunc(all, func(a, b *Survivor) bool { return a.Ino == b.Ino })
+}
+
+// Revive leases the memory of the survivors that are still objects, and frees that of all
+// others. It fills in the mappings of dirty ones. Their bytes end at their size: what a
+// write had stored beyond it was not confirmed.
+//
+// Errors: of memory that does not fit. The device is then in a new epoch, and all objects
+// of the earlier process are lost.
+func (t *Tier) Revive(ctx context.Context, live []*Survivor) (arena.Restored, error) {
+	sum, err := t.revive(ctx, live)
+	if err != nil {
+		k := t.kept
+		k.id.first = metadata.Epoch(devices.NextEpoch(t.Dev.Epoch()))
+		err = errors.Join(err, k.dev.Resume(devices.Epoch(k.id.first)), t.arena.Trim(), k.dropFound())
+		t.table(t.Epoch())
+	}
+	return sum, err
+}
+
+func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, error) {
+	k, kt := t.kept, t.table(t.Epoch())
+	byOwner := make(map[uint64]*Survivor, len(live))
+	for _, s := range live {
+		byOwner[ownerOf(s.entry)] = s
+	}
+	sum, err := t.arena.Restore(ctx, k.found, func(f arena.Found) bool {
+		s := byOwner[f.Owner]
+		if s != nil && s.Dirty {
+			s.Maps = append(s.Maps, metadata.Mapping{
+				FileOff: f.Off, Len: uint64(f.Range.Len), Written: f.Written,
+				Device: t.Name, Epoch: kt.epoch, Allocation: metadata.AllocationID(f.Slab), Off: uint64(f.Range.Off),
+			})
+		}
+		return s != nil
+	})
+	if err != nil {
+		return sum, err
+	}
+	for _, s := range live {
+		if s.Dirty {
+			err = errors.Join(err, t.settleMaps(kt, s))
+		}
+	}
+	kt.adopt(byOwner)
+	kt.words.At(headFirstEpoch).Store(uint64(kt.epoch))
+	return sum, errors.Join(err, t.endFound())
+}
+
+// settleMaps puts the mappings of a survivor into order. One whose memory contradicts
+// itself is broken, and loses it.
+func (t *Tier) settleMaps(kt *keptTable, s *Survivor) error {
+	if len(s.Maps) > 0 {
+		s.Facts.Epoch = kt.epoch
+	}
+	slices.SortFunc(s.Maps, func(a, b metadata.Mapping) int { return cmp.Compare(a.FileOff, b.FileOff) })
+	end := uint64(0)
+	for i := range s.Maps {
+		m := &s.Maps[i]
+		if m.FileOff < end {
+			return t.breakUp(kt, s)
+		}
+		end = m.FileOff + m.Len
+		data := min(m.Written, max(s.Facts.Size, m.FileOff)-m.FileOff)
+		if data == m.Written {
+			continue
+		}
+		m.Written = data
+		lease, err := t.arena.Resolve(arena.SlabID(m.Allocation), mappedRange(m))
+		if err != nil {
+			return err
+		}
+		t.arena.Label(lease, arena.Label{Owner: ownerOf(s.entry), Off: m.FileOff, Written: data})
+	}
+	return nil
+}
+
+// breakUp frees the memory of a survivor.
+func (t *Tier) breakUp(kt *keptTable, s *Survivor) error {
+	kt.setState(s.entry, stateLoose, 0)
+	s.Broken = true
+	var errs []error
+	for i := range s.Maps {
+		lease, err := t.arena.Resolve(arena.SlabID(s.Maps[i].Allocation), mappedRange(&s.Maps[i]))
+		if err == nil {
+			err = t.arena.Free(lease)
+		}
+		errs = append(errs, err)
+	}
+	s.Maps = nil
+	return errors.Join(errs...)
+}
+
+func mappedRange(m *metadata.Mapping) devices.Range {
+	return devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)}
+}
+
+// endFound drops the files of an earlier process that are not in use.
+func (t *Tier) endFound() error {
+	k := t.kept
+	var errs []error
+	for name, f := range k.found {
+		errs = append(errs, f.Close())
+		if name != keptName(k.device) && !t.arena.Has(name) {
+			errs = append(errs, k.Keeper.Drop(name))
+		}
+	}
+	k.found = nil
+	return errors.Join(errs...)
+}
+
+// adopt frees the entries of all owners but the given.
+func (kt *keptTable) adopt(live map[uint64]*Survivor) {
+	for entry := range int(kt.words.At(headTop).Load()) {
+		if s := live[ownerOf(entry)]; s != nil {
+			kt.rank = max(kt.rank, s.rank)
+			continue
+		}
+		kt.release(entry)
+	}
+}
+
+// Recorded records that the record of a dirty survivor now is as Facts and Maps say or, if
+// it is broken, that the object is lost.
+func (t *Tier) Recorded(s *Survivor) {
+	kt := t.table(t.Epoch())
+	if s.Broken || len(s.Maps) == 0 {
+		kt.release(s.entry)
+		return
+	}
+	kt.setState(s.entry, 0, stateDirty)
+}
+
+// NewSurvivor returns the content of a dirty survivor that has no record.
+func NewSurvivor(t *Tier, e *transport.Engine, logf func(string, error), s *Survivor) (*Extents, error) {
+	x := NewExtents(t, e, logf)
+	x.kept.entry = s.entry //nolint:checklocks // nothing else refers to it yet
+	if err := x.Load(s.Ino, s.Maps); err != nil {
+		return nil, fmt.Errorf("object %d without a name: %w", s.Ino, err)
+	}
+	return x, nil
+}

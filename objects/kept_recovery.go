@@ -1,0 +1,216 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
+)
+
+// newTier sets up a device; if there is a keeper, as one whose memory outlives the process.
+func (st *startup) newTier(ctx context.Context, dev devices.Device, o Options) (*content.Tier, error) {
+	if o.Keeper == nil {
+		return content.NewTier(dev, o.Arena)
+	}
+	before, err := st.meta.DeviceEpoch(ctx, metadata.DeviceName(dev.Info().Name))
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		return nil, err
+	}
+	return content.NewKeptTier(dev, o.Arena, content.KeepOptions{
+		Keeper: o.Keeper, Generation: st.meta.Generation(), Before: before, Logger: st.log,
+	})
+}
+
+// survivors compares the memory that an earlier process has left with the records.
+type survivors struct {
+	*startup
+	tier *content.Tier
+	// live are those whose memory is still needed, by inode; the records of lost are to be
+	// changed.
+	live []*content.Survivor
+	lost []Ino
+	// orphans are live, but have no name.
+	orphans map[Ino]*content.Survivor
+}
+
+// revive continues with the memory of an earlier process, if the tier has any, and writes
+// the records that it had not written. It can be repeated at any point.
+func (st *startup) revive(ctx context.Context, t *content.Tier) error {
+	if !t.HasSurvivors() {
+		return nil
+	}
+	sv := &survivors{startup: st, tier: t, orphans: map[Ino]*content.Survivor{}}
+	for _, s := range t.Survivors() {
+		if err := sv.classify(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := sv.doubt(ctx); err != nil {
+		return err
+	}
+	for _, ino := range sv.lost { // first, since nothing tells it once their memory is freed
+		if err := st.setEpoch(ctx, ino, t.PastEpoch()); err != nil {
+			return err
+		}
+	}
+	restored, err := t.Revive(ctx, sv.live)
+	if err != nil {
+		st.log.Error("device memory of an earlier process can't be used; its objects are lost", zap.String("device", string(t.Name)), zap.Error(err))
+		return nil
+	}
+	if err := sv.record(ctx); err != nil {
+		return err
+	}
+	for ino, s := range sv.orphans {
+		if !s.Broken {
+			st.orphans[ino] = orphan{tier: t, survivor: s}
+		}
+	}
+	st.recovery.Survived += len(sv.live)
+	st.recovery.SurvivedBytes += restored.Leased
+	st.recovery.Freed += restored.Freed
+	st.log.Info("device memory of an earlier process continued", zap.String("device", string(t.Name)), zap.Int("objects", len(sv.live)),
+		zap.Int("lost", len(sv.lost)), zap.Uint64("bytes", uint64(restored.Leased)), zap.Uint64("freed", uint64(restored.Freed)))
+	return nil
+}
+
+// classify decides what becomes of an object. A record that says something else about the
+// place of its bytes is right: it is written before the memory is freed or used.
+func (sv *survivors) classify(ctx context.Context, s *content.Survivor) error {
+	ino := Ino(s.Ino)
+	in, err := sv.meta.Get(ctx, ino)
+	switch now := sv.tier.Epoch(); {
+	case errors.Is(err, metadata.ErrNotExist):
+		if in, held := sv.nameless[ino]; held && in.Device == sv.tier.Name && !s.Broken {
+			s.Dirty = true
+			sv.live, sv.orphans[ino] = append(sv.live, s), s
+		}
+	case err != nil:
+		return err
+	case !in.IsRegular() || in.Device != sv.tier.Name || in.Bound != metadata.Unbound:
+	case in.Epoch != 0 && in.Epoch != now && !s.Dirty:
+	case s.Broken:
+		sv.lost = append(sv.lost, ino)
+	default:
+		// Records that were cut off may be those of this object.
+		s.Dirty = s.Dirty || sv.meta.Cut()
+		sv.live = append(sv.live, s)
+	}
+	return nil
+}
+
+// doubt makes objects lost that have no memory although their records say so, if the
+// records may be older than the memory.
+func (sv *survivors) doubt(ctx context.Context) error {
+	if !sv.meta.Cut() {
+		return nil
+	}
+	live := map[Ino]bool{}
+	for _, s := range sv.live {
+		live[Ino(s.Ino)] = true
+	}
+	return sv.meta.Walk(ctx, func(in metadata.Inode) error {
+		if in.IsRegular() && in.Device == sv.tier.Name && in.Bound == metadata.Unbound && in.Epoch == sv.tier.Epoch() && !live[in.Ino] {
+			sv.lost = append(sv.lost, in.Ino)
+		}
+		return nil
+	})
+}
+
+// record writes the records of the survivors that are newer than theirs.
+func (sv *survivors) record(ctx context.Context) error {
+	for _, s := range sv.live {
+		if _, nameless := sv.orphans[Ino(s.Ino)]; !s.Dirty || nameless {
+			continue
+		}
+		_, err := sv.meta.SaveContent(ctx, Ino(s.Ino), func(in *metadata.Inode) error {
+			applyFacts(in, s.Facts)
+			in.Allocated = 0
+			for i := range s.Maps {
+				in.Allocated += s.Maps[i].Len
+			}
+			if s.Broken {
+				in.Epoch = sv.tier.PastEpoch()
+			}
+			return nil
+		}, s.Maps)
+		if err != nil {
+			return fmt.Errorf("write the record of object %d: %w", s.Ino, err)
+		}
+		sv.tier.Recorded(s)
+	}
+	return nil
+}
+
+// orphan is an inode without names that was open when the earlier process died.
+type orphan struct {
+	tier     *content.Tier
+	survivor *content.Survivor // nil on the host tier
+}
+
+// adoptOrphans puts the orphans into the table, where they stay until ReleaseUnclaimed, and
+// releases what is left of the others.
+func (s *Store) adoptOrphans(ctx context.Context, st *startup) error {
+	for ino, in := range st.nameless {
+		from, ok := st.orphans[ino]
+		if t, err := s.tiers.named(in.Device); err == nil && t.Files != nil && in.IsRegular() && in.Bound == metadata.Unbound {
+			from, ok = orphan{tier: t}, true
+		}
+		if ok {
+			ok = s.adoptOrphan(ctx, in, from)
+		}
+		if ok {
+			s.orphans = append(s.orphans, in.Ino)
+		} else if err := s.meta.ReleaseXattrs(ctx, ino); err != nil {
+			return err
+		}
+	}
+	slices.Sort(s.orphans)
+	return nil
+}
+
+func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan) bool {
+	tb := s.table
+	var o *object
+	if from.survivor != nil {
+		f := from.survivor.Facts
+		applyFacts(&in, f)
+		x, err := content.NewSurvivor(from.tier, tb.engine, tb.warn, from.survivor)
+		if err != nil {
+			s.log.Warn("could not continue a file without a name", zap.Uint64("ino", uint64(in.Ino)), zap.Error(err))
+			return false
+		}
+		o = &object{table: tb, ino: in.Ino, lane: NewLane(1), tier: from.tier, body: x, facts: facts{
+			size: f.Size, atime: f.Atime, mtime: f.Mtime, ctime: in.Ctime, epoch: f.Epoch,
+		}}
+	}
+	sh := tb.shard(in.Ino)
+	sh.mu.Lock()
+	e := sh.getLocked(in.Ino)
+	e.orphan, e.xattrs, e.obj = &in, s.attrs.xattrsEnd(ctx, in.Ino), o
+	e.lookups++ // reachable until it is pinned
+	sh.mu.Unlock()
+	_, err := tb.pin(ctx, in.Ino, pinUse)
+	tb.forget(in.Ino, 1)
+	return err == nil
+}
+
+// Orphans returns the inodes without names that were open when the process before died.
+// They can be opened and referenced until ReleaseUnclaimed.
+func (s *Store) Orphans() []Ino { return slices.Clone(s.orphans) }
+
+// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use.
+func (s *Store) ReleaseUnclaimed(ctx context.Context) {
+	for _, ino := range s.orphans {
+		if o := s.table.peek(ino); o != nil {
+			s.table.unpin(ctx, o, pinUse)
+		}
+	}
+	s.orphans = nil
+}
