@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -10,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/owner"
+	"github.com/hmcfs/hmcfs/tests/keep"
 	"github.com/hmcfs/hmcfs/tests/memkv"
 	"github.com/hmcfs/hmcfs/transport"
 )
@@ -26,6 +28,8 @@ type rig struct {
 	kv metadata.KV
 	// guard opens files of users; nil opens them in this process.
 	guard *owner.Guard
+	// keeper keeps device memory; nil for memory that ends with the store.
+	keeper devices.DescriptorStore
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -34,7 +38,7 @@ func small(mapped bool) sim.Params { return sim.Params{Size: 32 * devices.MiB, M
 
 func newRig(t *testing.T, params ...sim.Params) *rig {
 	t.Helper()
-	r := &rig{t: t}
+	r := &rig{t: t, keeper: keeperFromEnv(t)}
 	for i, p := range params {
 		r.devs = append(r.devs, sim.New(devices.Ordinal(i), p))
 	}
@@ -52,10 +56,32 @@ func wrapped(t *testing.T, devs ...devices.Device) *rig {
 // moving is wrapped with an engine of its own kind.
 func moving(t *testing.T, o transport.Options, devs ...devices.Device) *rig {
 	t.Helper()
-	r := &rig{t: t, devs: devs, moves: o}
+	r := &rig{t: t, devs: devs, moves: o, keeper: keeperFromEnv(t)}
 	r.start()
 	t.Cleanup(r.stop)
 	return r
+}
+
+// keeperFromEnv returns a keeper if the whole suite is to run with one.
+func keeperFromEnv(t *testing.T) devices.DescriptorStore {
+	if os.Getenv("HMCFS_TEST_KEEP") == "" {
+		return nil
+	}
+	return newKeeper(t)
+}
+
+// newKeeper makes a keeper that must be empty in the end.
+func newKeeper(t *testing.T) *keep.Store {
+	k := &keep.Store{}
+	t.Cleanup(func() {
+		if n := k.Len(); n != 0 {
+			t.Errorf("%d descriptors are still kept", n)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
 }
 
 func (r *rig) start() {
@@ -64,7 +90,7 @@ func (r *rig) start() {
 	if r.kv == nil {
 		r.kv = memkv.New()
 	}
-	if r.meta, err = metadata.Open(r.ctx(), r.kv, metadata.Options{}); err != nil {
+	if r.meta, err = metadata.Open(r.ctx(), r.kv, metadata.Options{KeepNameless: r.keeper != nil}); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.engine, err = transport.New(r.moves); err != nil {
@@ -79,7 +105,7 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	var err error
 	r.store, err = objects.Open(r.ctx(), objects.Options{
-		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard,
+		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard, Keeper: r.keeper,
 		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
 	})
 	if err != nil {

@@ -20,5 +20,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) == 4 && os.Args[1] == asWriter {
+		if err := runWriter(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}
 	spread.Main(m)
 }

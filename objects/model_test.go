@@ -41,6 +41,8 @@ type model struct {
 	max, longest int
 	// copies are that many steps of 10 on top, which are all copies.
 	copies int
+	// kill, if it is set, ends the store without Close and opens the next.
+	kill func()
 	devs   []string
 }
 
@@ -107,6 +109,10 @@ func grow(b []byte, n int) []byte {
 func (m *model) step() {
 	i := m.rng.IntN(len(m.files))
 	off, n := m.span()
+	if m.kill != nil && m.rng.IntN(20) == 0 {
+		m.note("kill")
+		m.kill()
+	}
 	switch m.rng.IntN(10 + m.copies) {
 	case 0, 1, 2:
 		m.note("write %d: %d+%d", i, off, n)

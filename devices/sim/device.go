@@ -31,6 +31,8 @@ type Device struct {
 	// +checklocks:mu
 	closed bool
 	// +checklocks:mu
+	crashed bool
+	// +checklocks:mu
 	used devices.Size
 	// +checklocks:mu
 	blocks map[*hostmem.Block]allocation
@@ -193,6 +195,7 @@ func (d *Device) Usage() (devices.Usage, error) {
 // ErrLost from now on.
 func (d *Device) Crash() {
 	d.mu.Lock()
+	d.crashed = true
 	d.epoch.Store(uint64(devices.NextEpoch(d.Epoch())))
 	lost := d.takeBlocks()
 	d.mu.Unlock()

@@ -26,8 +26,13 @@ func (d *Device) AllocIn(ctx context.Context, f *os.File, n devices.Size) (*devi
 	})
 }
 
-// Resume implements devices.Lasting.
+// Resume implements devices.Lasting. It does not go back to an epoch before a Crash.
 func (d *Device) Resume(e devices.Epoch) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.crashed && e < d.Epoch() {
+		return d.errLost()
+	}
 	d.epoch.Store(uint64(e))
 	return nil
 }
