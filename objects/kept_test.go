@@ -44,6 +44,13 @@ func (k *keptRig) newDevices() (devs []devices.Device) {
 // the keeper and the records have.
 func (k *keptRig) kill() {
 	k.t.Helper()
+	k.killAnd(func() {})
+	k.checkLeases()
+}
+
+// killAnd is kill with something that happens before the next start.
+func (k *keptRig) killAnd(then func()) {
+	k.t.Helper()
 	k.store.Abandon()
 	for _, d := range k.devs {
 		if err := d.Close(); err != nil {
@@ -53,6 +60,7 @@ func (k *keptRig) kill() {
 	if err := k.engine.Close(); err != nil {
 		k.t.Fatal(err)
 	}
+	then()
 	k.devs = k.newDevices()
 	var err error
 	if k.meta, err = metadata.Open(k.ctx(), k.kv, metadata.Options{KeepNameless: true}); err != nil {
@@ -62,7 +70,6 @@ func (k *keptRig) kill() {
 		k.t.Fatal(err)
 	}
 	k.reopen()
-	k.checkLeases()
 }
 
 // checkLeases compares the leased memory with the sum of the records.

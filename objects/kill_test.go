@@ -156,7 +156,7 @@ func (f killedFile) matches(after killedFile, op killOp) func(found killedFile) 
 				return true
 			}
 		}
-		if op.kind == "draft" || op.kind == "move" || op.kind == "remove" || found.device != f.device {
+		if op.kind == "cut" || op.kind == "draft" || op.kind == "move" || op.kind == "remove" || found.device != f.device {
 			return false
 		}
 		if n := len(found.bytes); n != len(f.bytes) && n != len(after.bytes) {
@@ -169,7 +169,7 @@ func (f killedFile) matches(after killedFile, op killOp) func(found killedFile) 
 			return 0
 		}
 		for i, b := range found.bytes {
-			changed := i >= op.off && (op.kind == "cut" || i < op.off+op.n)
+			changed := i >= op.off && i < op.off+op.n
 			if b != at(f.bytes, i) && !(changed && (b == at(after.bytes, i) || b == 0 && op.kind != "write")) {
 				return false
 			}
@@ -188,37 +188,9 @@ func checkKilled(t *testing.T, keeper *keep.Store, dir string, seed uint64, prog
 	}
 	r := &keptRig{rig: &rig{t: t, store: k.store, meta: k.meta, engine: k.engine, devs: k.devs}}
 	r.checkLeases()
-	var roots [2]objects.Ino
-	for i := range roots {
-		roots[i] = r.root(fmt.Sprint("sim", i))
-	}
-	total := uint64(0)
-	for w := range killWorkers {
-		total += progress[w][1]
-		script := newKillScript(seed, w)
-		var files [killFiles]killedFile
-		for range progress[w][1] {
-			op := script.next()
-			files[op.file] = files[op.file].after(op)
-		}
-		var under killOp
-		if progress[w][0] > progress[w][1] {
-			under = script.next()
-		}
-		for i, want := range files {
-			after := want
-			if under.kind != "" && under.file == i {
-				after = want.after(under)
-			}
-			found := findKilled(r.rig, roots, fmt.Sprintf("w%d-%d", w, i))
-			if !want.matches(after, under)(found) {
-				t.Errorf("worker %d, file %d, after %d operations and under %+v:\nfound %s\nwant %s\nor %s", w, i, progress[w][1], under,
-					found.text(want), want.text(found), after.text(found))
-			}
-		}
-	}
+	total := checkProgress(r.rig, seed, progress)
 	t.Logf("%d operations, %+v", total, k.store.Recovery())
-	for _, root := range roots {
+	for _, root := range killRoots(r.rig) {
 		entries, err := k.store.ReadDir(t.Context(), root, 0, 1000)
 		if err != nil {
 			t.Fatal(err)
@@ -254,6 +226,45 @@ func checkKilled(t *testing.T, keeper *keep.Store, dir string, seed uint64, prog
 	if err := k.meta.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+func killRoots(r *rig) (roots [2]objects.Ino) {
+	for i := range roots {
+		roots[i] = r.root(fmt.Sprint("sim", i))
+	}
+	return roots
+}
+
+// checkProgress compares the files of all workers with what they had done, and returns the
+// number of operations.
+func checkProgress(r *rig, seed uint64, progress [killWorkers][2]uint64) (total uint64) {
+	r.t.Helper()
+	roots := killRoots(r)
+	for w := range killWorkers {
+		total += progress[w][1]
+		script := newKillScript(seed, w)
+		var files [killFiles]killedFile
+		for range progress[w][1] {
+			op := script.next()
+			files[op.file] = files[op.file].after(op)
+		}
+		var under killOp
+		if progress[w][0] > progress[w][1] {
+			under = script.next()
+		}
+		for i, want := range files {
+			after := want
+			if under.kind != "" && under.file == i {
+				after = want.after(under)
+			}
+			found := findKilled(r, roots, fmt.Sprintf("w%d-%d", w, i))
+			if !want.matches(after, under)(found) {
+				r.t.Errorf("worker %d, file %d, after %d operations and under %+v:\nfound %s\nwant %s\nor %s", w, i, progress[w][1], under,
+					found.text(want), want.text(found), after.text(found))
+			}
+		}
+	}
+	return total
 }
 
 func (f killedFile) text(other killedFile) string {

@@ -1,0 +1,209 @@
+package arena
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
+	"github.com/hmcfs/hmcfs/tests/keep"
+)
+
+// lastingFake is a fakeDevice with memory in files, which it does not map.
+type lastingFake struct{ *fakeDevice }
+
+func (d lastingFake) AllocIn(ctx context.Context, _ *os.File, n devices.Size) (*devices.Memory, error) {
+	return d.Alloc(ctx, n)
+}
+
+func (d lastingFake) Resume(e devices.Epoch) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.epoch = e
+	return nil
+}
+
+// keptModel compares an arena that is killed and restored with a map of its pages.
+type keptModel struct {
+	t      *testing.T
+	rng    *rand.Rand
+	keeper *keep.Store
+	arena  *Arena
+	epoch  devices.Epoch
+	next   uint64
+	leases []Lease
+	labels []Label
+}
+
+var keptOptions = Options{SlabSize: 300 * devices.KiB, Retain: 600 * devices.KiB}
+
+func (m *keptModel) open() {
+	dev := lastingFake{newFake(3*devices.MiB+9000, 2*devices.MiB)}
+	dev.epoch = m.epoch
+	o := keptOptions
+	o.Keeper = m.keeper
+	a, err := New(dev, o)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.arena = a
+}
+
+func (m *keptModel) label(i int) {
+	l := m.leases[i]
+	m.labels[i].Written = uint64(m.rng.IntN(int(l.Span.Len) + 1))
+	if !m.arena.Label(l, m.labels[i]) {
+		m.t.Fatal("memory of a kept arena is not kept")
+	}
+}
+
+func (m *keptModel) step() {
+	i := 0
+	if len(m.leases) > 0 {
+		i = m.rng.IntN(len(m.leases))
+	}
+	switch op := m.rng.IntN(10); {
+	case op < 4 || len(m.leases) == 0:
+		l, err := m.arena.AllocSome(m.t.Context(), devices.Size(1+m.rng.IntN(120_000)), 1)
+		if errors.Is(err, devices.ErrOutOfMemory) {
+			return
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		m.next++
+		m.leases = append(m.leases, l)
+		// Several leases of one owner far apart, so that no two are one range.
+		m.labels = append(m.labels, Label{Owner: 1 + m.next%5, Off: m.next << 30})
+		m.label(len(m.leases) - 1)
+	case op < 6:
+		m.label(i)
+	case op < 7:
+		by := m.arena.Extend(m.leases[i], 9000)
+		m.leases[i].Span.Len += by
+		m.label(i)
+	default:
+		m.arena.Unlabel(m.leases[i])
+		mustFree(m.t, m.arena, m.leases[i])
+		m.leases = append(m.leases[:i], m.leases[i+1:]...)
+		m.labels = append(m.labels[:i], m.labels[i+1:]...)
+	}
+}
+
+// kill makes a new arena of what the keeper has, without the leases of one owner.
+func (m *keptModel) kill() {
+	m.open()
+	files, err := m.keeper.Kept("mem/fake0/")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	gone := 1 + m.rng.Uint64N(6)
+	found := map[Label]Found{}
+	sum, err := m.arena.Restore(m.t.Context(), files, func(f Found) bool {
+		found[f.Label] = f
+		return f.Owner != gone
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := f.Close(); err != nil {
+			m.t.Error(err)
+		}
+	}
+	var leased, freed devices.Size
+	var leases []Lease
+	var labels []Label
+	for i, want := range m.leases {
+		f, ok := found[m.labels[i]]
+		if !ok || f.Slab != want.Slab || f.Range != want.Span.Range {
+			m.t.Fatalf("lease %v of slab %d with %+v became %+v", want.Span.Range, want.Slab, m.labels[i], f)
+		}
+		l, err := m.arena.Resolve(f.Slab, f.Range)
+		if f.Owner == gone {
+			freed += f.Range.Len
+			if err == nil {
+				m.t.Fatalf("%v of an owner that is gone is leased", f.Range)
+			}
+			continue
+		}
+		if got, ok := m.arena.LabelOf(l); err != nil || !ok || got != m.labels[i] {
+			m.t.Fatalf("label %+v, %v, %v; want %+v", got, ok, err, m.labels[i])
+		}
+		leased += f.Range.Len
+		leases, labels = append(leases, l), append(labels, m.labels[i])
+	}
+	if len(found) != len(m.leases) || sum.Leased != leased || sum.Freed != freed || m.arena.Usage().Leased != leased {
+		m.t.Fatalf("found %d leases of %d, %+v, %+v; want %d and %d bytes", len(found), len(m.leases), sum, m.arena.Usage(), leased, freed)
+	}
+	m.leases, m.labels = leases, labels
+}
+
+func TestRestore(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	m := &keptModel{t: t, rng: rand.New(rand.NewPCG(seed, 1)), keeper: &keep.Store{}, epoch: 7}
+	m.open()
+	for range 60 {
+		for range m.rng.IntN(60) {
+			m.step()
+		}
+		m.kill()
+	}
+	if err := m.arena.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := m.keeper.Len(); n != 0 {
+		t.Errorf("%d slabs are kept after Close", n)
+	}
+}
+
+// TestRestoreRefuses checks what is not memory of this arena.
+func TestRestoreRefuses(t *testing.T) {
+	keeper := &keep.Store{}
+	m := &keptModel{t: t, rng: rand.New(rand.NewPCG(1, 1)), keeper: keeper, epoch: 7}
+	m.open()
+	l := mustAlloc(t, m.arena, 4096)
+	name := m.arena.slabs[l.Slab].name
+	short, err := memfd.Create("short", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	none := func(Found) bool { t.Error("a range was found"); return true }
+	for file, ok := range map[string]bool{
+		name: false, "mem/fake0/8/1/307200": true, "mem/fake0/7/0/307200": true, "mem/fake0/7/1/307201": true,
+		"mem/fake0/7/1/1073741824": true, "mem/fake0/7/1": true, "mem/fake0/objects": true, "mem/fake1/7/1/307200": true, "": true,
+	} {
+		m.open()
+		if _, err := m.arena.Restore(t.Context(), map[string]*os.File{file: short}, none); (err == nil) != ok {
+			t.Errorf("%q: %v", file, err)
+		}
+	}
+	if err := keeper.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotKept checks an arena whose keeper refuses.
+func TestNotKept(t *testing.T) {
+	keeper, refusal := &keep.Store{}, errors.New("no room")
+	keeper.Refuse(refusal)
+	dev := lastingFake{newFake(8*devices.MiB, 0)}
+	var told error
+	a := newArena(t, dev, Options{Keeper: keeper, Unkept: func(err error) { told = err }})
+	l := mustAlloc(t, a, 4096)
+	if a.Label(l, Label{Owner: 1}) || !errors.Is(told, refusal) {
+		t.Errorf("kept, or nothing was said: %v", told)
+	}
+	a.Unlabel(l)
+	mustFree(t, a, l)
+	strict := newArena(t, dev, Options{Keeper: keeper})
+	if _, err := strict.Alloc(t.Context(), 4096); !errors.Is(err, refusal) || dev.inUse() != a.Usage().Held {
+		t.Errorf("%v, %v in use", err, dev.inUse())
+	}
+}

@@ -1,0 +1,240 @@
+package objects_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
+)
+
+// TestOrphansSurvive kills stores whose only reference to some bytes is a handle.
+func TestOrphansSurvive(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	want := kit.Bytes(1, 0, 70_000)
+	var inos []objects.Ino
+	for _, name := range []string{"claimed", "forgotten", "closed"} {
+		f := k.create("sim0", name)
+		k.write(f, 5000, want)
+		if err := k.store.Unlink(k.ctx(), k.root("sim0"), name); err != nil {
+			t.Fatal(err)
+		}
+		inos = append(inos, f.Ino())
+		if name == "closed" {
+			k.close(f)
+		}
+	}
+	k.kill()
+	if got := k.store.Orphans(); !slices.Equal(got, inos[:2]) {
+		t.Fatalf("orphans %v, want %v", got, inos[:2])
+	}
+	f := k.open(inos[0])
+	k.store.ReleaseUnclaimed(k.ctx())
+	if _, err := k.store.OpenFile(k.ctx(), inos[1]); !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("open what nobody claimed: %v", err)
+	}
+	k.write(f, 75_000, want[:100])
+	k.kill()
+	if got := k.store.Orphans(); !slices.Equal(got, inos[:1]) {
+		t.Fatalf("orphans %v, want %v", got, inos[:1])
+	}
+	f = k.open(inos[0])
+	k.store.ReleaseUnclaimed(k.ctx())
+	if got := k.read(f, 0, 100_000); !bytes.Equal(got, slices.Concat(make([]byte, 5000), want, want[:100])) {
+		t.Errorf("%d bytes, first difference at %d", len(got), kit.FirstDiff(got[5000:], want))
+	}
+	if a := k.attr(inos[0]); a.Nlink != 0 || a.Size != 75_100 {
+		t.Errorf("%+v", a)
+	}
+	k.close(f)
+	if used := k.used("sim0"); used != 0 {
+		t.Errorf("%v in use without a file", used)
+	}
+	k.kill()
+	if got := k.store.Orphans(); len(got) != 0 {
+		t.Errorf("orphans %v", got)
+	}
+}
+
+// TestFreedWhileRead kills a store that has freed memory which a reader still uses.
+func TestFreedWhileRead(t *testing.T) {
+	k := newKeptRig(t, small(true))
+	f := k.create("sim0", "f")
+	k.write(f, 0, kit.Bytes(1, 0, 70_000))
+	v, err := f.Views(k.ctx(), 0, 70_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []uint64{0, 70_000} {
+		if _, err := k.store.SetAttr(k.ctx(), f.Ino(), objects.Change{Size: &size}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.kill()
+	again := k.open(f.Ino())
+	if got := k.read(again, 0, 70_000); len(got) != 70_000 || len(bytes.Trim(got, "\x00")) > 0 {
+		t.Errorf("%d bytes, not all of them zeros", len(got))
+	}
+	k.close(again)
+	if !bytes.Equal(bytes.Join(v.Slices, nil), kit.Bytes(1, 0, 70_000)) {
+		t.Error("the reader's bytes have changed")
+	}
+	v.Release()
+}
+
+// TestExportedMemoryIsNotKept kills a store while a file is in an allocation of its own, which
+// is not kept.
+func TestExportedMemoryIsNotKept(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	f := k.create("sim0", "exported")
+	k.write(f, 0, kit.Bytes(1, 0, 70_000))
+	k.close(f)
+	k.export(f.Ino(), objects.ExportOptions{})
+	k.kill()
+	if a := k.attr(f.Ino()); a.State != objects.StateLost {
+		t.Errorf("%+v", a)
+	}
+	if used := k.used("sim0"); used != 0 {
+		t.Errorf("%v in use by a lost object", used)
+	}
+}
+
+// kept returns the names of what is kept that contain part.
+func (k *keptRig) kept(part string) []string {
+	k.t.Helper()
+	files, err := k.keeper.Kept("")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.Contains(name, part) {
+			names = append(names, name)
+		}
+		if err := files[name].Close(); err != nil {
+			k.t.Error(err)
+		}
+	}
+	if len(names) == 0 {
+		k.t.Fatalf("nothing kept has %q in its name", part)
+	}
+	return names
+}
+
+// damage passes the words of a kept file to fn.
+func (k *keptRig) damage(name string, fn func(w memfd.Words)) {
+	k.t.Helper()
+	files, err := k.keeper.Kept(name)
+	if err != nil || len(files) != 1 {
+		k.t.Fatal(len(files), err)
+	}
+	f := files[name]
+	st, err := f.Stat()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	w, err := memfd.MapWords(f, 0, int(st.Size()/8))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	fn(w)
+	if err := errors.Join(w.Unmap(), f.Close()); err != nil {
+		k.t.Error(err)
+	}
+}
+
+// TestMemoryThatDoesNotFit changes what is kept while no store runs: then objects are lost,
+// and the device is usable.
+func TestMemoryThatDoesNotFit(t *testing.T) {
+	drop := func(k *keptRig, part string) {
+		if err := k.keeper.Drop(k.kept(part)[0]); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	for name, then := range map[string]func(k *keptRig){
+		"larger device":    func(k *keptRig) { k.params[0].Size *= 2 },
+		"other allocation": func(k *keptRig) { k.params[0].MaxAlloc = 4 * devices.MiB },
+		"other records":    func(k *keptRig) { k.kv = memkv.New() },
+		"no table":         func(k *keptRig) { drop(k, "/objects") },
+		"no slab":          func(k *keptRig) { drop(k, "/1/") },
+		"other slab": func(k *keptRig) {
+			f, err := os.Open("/dev/null")
+			if err == nil {
+				err = errors.Join(k.keeper.Keep(k.kept("/1/")[0], f), f.Close())
+			}
+			if err != nil {
+				k.t.Fatal(err)
+			}
+		},
+		"other version": func(k *keptRig) {
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(1) })
+		},
+		"later epoch": func(k *keptRig) {
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(3).Add(1) })
+		},
+		"two pages in one place": func(k *keptRig) {
+			name := k.kept("/1/")[0]
+			size, err := strconv.Atoi(name[strings.LastIndex(name, "/")+1:])
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			k.damage(name, func(w memfd.Words) {
+				first := size / 8
+				w.At(first + 3).Store(w.At(first + 1).Load())
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKeptRig(t, small(false))
+			f := k.create("sim0", "old")
+			k.write(f, 0, kit.Bytes(1, 0, 3<<20))
+			k.killAnd(func() { then(k) })
+			a, err := k.store.Attr(k.ctx(), f.Ino())
+			if err == nil && a.State != objects.StateLost || err != nil && !errors.Is(err, metadata.ErrNotExist) {
+				t.Errorf("%+v, %v", a, err)
+			}
+			k.checkLeases()
+			fresh := k.create("sim0", "new")
+			want := kit.Bytes(2, 0, 2<<20)
+			k.write(fresh, 0, want)
+			k.kill()
+			fresh = k.open(fresh.Ino())
+			if got := k.read(fresh, 0, len(want)); !bytes.Equal(got, want) {
+				t.Errorf("a new file after the loss differs at %d", kit.FirstDiff(got, want))
+			}
+			k.close(fresh)
+		})
+	}
+}
+
+// TestCrashEndsKeptMemory loses the memory of a device whose next epoch is kept.
+func TestCrashEndsKeptMemory(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	old := k.create("sim0", "old")
+	k.write(old, 0, kit.Bytes(1, 0, 1<<20))
+	crash(k.devs[0])
+	fresh := k.create("sim0", "new")
+	want := kit.Bytes(2, 0, 1<<20)
+	k.write(fresh, 0, want)
+	k.kill()
+	if a := k.attr(old.Ino()); a.State != objects.StateLost {
+		t.Errorf("%+v", a)
+	}
+	f := k.open(fresh.Ino())
+	if got := k.read(f, 0, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("differs at %d", kit.FirstDiff(got, want))
+	}
+	k.close(f)
+}
+
+func crash(d devices.Device) { d.(interface{ Crash() }).Crash() } //nolint:errcheck // a simulated device
