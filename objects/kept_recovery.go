@@ -99,24 +99,22 @@ func (sv *survivors) classify(ctx context.Context, s *content.Survivor) error {
 		sv.lost = append(sv.lost, ino)
 	default:
 		// Records that were cut off may be those of this object.
-		s.Dirty = s.Dirty || sv.meta.Cut()
+		s.Dirty, s.Recorded = s.Dirty || sv.meta.Cut(), in.Allocated
 		sv.live = append(sv.live, s)
 	}
 	return nil
 }
 
-// doubt makes objects lost that have no memory although their records say so, if the
-// records may be older than the memory.
+// doubt makes objects lost whose records say that they have memory, but which have none.
+// There are none unless the memory is damaged, or the records are older than it.
 func (sv *survivors) doubt(ctx context.Context) error {
-	if !sv.meta.Cut() {
-		return nil
-	}
 	live := map[Ino]bool{}
 	for _, s := range sv.live {
 		live[Ino(s.Ino)] = true
 	}
 	return sv.meta.Walk(ctx, func(in metadata.Inode) error {
-		if in.IsRegular() && in.Device == sv.tier.Name && in.Bound == metadata.Unbound && in.Epoch == sv.tier.Epoch() && !live[in.Ino] {
+		ours := in.IsRegular() && in.Device == sv.tier.Name && in.Bound == metadata.Unbound && in.Epoch == sv.tier.Epoch()
+		if ours && !live[in.Ino] && (in.Allocated > 0 || sv.meta.Cut()) {
 			sv.lost = append(sv.lost, in.Ino)
 		}
 		return nil
@@ -126,11 +124,13 @@ func (sv *survivors) doubt(ctx context.Context) error {
 // record writes the records of the survivors that are newer than theirs.
 func (sv *survivors) record(ctx context.Context) error {
 	for _, s := range sv.live {
-		if _, nameless := sv.orphans[Ino(s.Ino)]; !s.Dirty || nameless {
+		if _, nameless := sv.orphans[Ino(s.Ino)]; nameless || !s.Dirty && !s.Broken {
 			continue
 		}
 		_, err := sv.meta.SaveContent(ctx, Ino(s.Ino), func(in *metadata.Inode) error {
-			applyFacts(in, s.Facts)
+			if s.Dirty {
+				applyFacts(in, s.Facts)
+			}
 			in.Allocated = 0
 			for i := range s.Maps {
 				in.Allocated += s.Maps[i].Len
@@ -143,7 +143,7 @@ func (sv *survivors) record(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("write the record of object %d: %w", s.Ino, err)
 		}
-		sv.tier.Recorded(s)
+		sv.tier.Record(s)
 	}
 	return nil
 }

@@ -284,6 +284,13 @@ func findKilled(r *rig, roots [2]objects.Ino, name string) (found killedFile) {
 		}
 		f := r.open(a.Ino)
 		found = killedFile{there: true, device: device, bytes: r.read(f, 0, int(a.Size)+100)}
+		longer := a.Size + 100_000
+		if _, err := r.store.SetAttr(r.ctx(), a.Ino, objects.Change{Size: &longer}); err != nil {
+			r.t.Error(err)
+		}
+		if tail := r.read(f, a.Size, 100_000); len(bytes.Trim(tail, "\x00")) > 0 {
+			r.t.Errorf("%s has bytes beyond its end", name)
+		}
 		r.close(f)
 	}
 	return found

@@ -43,7 +43,7 @@ type model struct {
 	copies int
 	// kill, if it is set, ends the store without Close and opens the next.
 	kill func()
-	devs   []string
+	devs []string
 }
 
 // run does random steps on three files of two devices, fewer in short tests.

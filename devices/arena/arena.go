@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
 )
 
 // SlabID identifies a slab. An arena never reuses one.
@@ -26,6 +27,9 @@ type Arena struct {
 	opts    Options
 	total   devices.Size // page multiple
 	largest devices.Size // page multiple, the largest possible slab
+
+	// files makes the files of slabs that are kept.
+	files memfd.Space
 
 	// turn is a token: its holder may call the device.
 	turn chan struct{}
@@ -97,7 +101,12 @@ func New(dev devices.Device, o Options) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
+	var files memfd.Space
+	if o.Keeper != nil {
+		files = memfd.OpenSpace()
+	}
 	return &Arena{
+		files:     files,
 		dev:       dev,
 		info:      info,
 		opts:      o,

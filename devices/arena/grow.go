@@ -205,10 +205,15 @@ func (a *Arena) Close() error {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
 	a.mu.Lock()
-	if !a.closed {
+	open := !a.closed
+	if open {
 		a.closed = true
 		a.dropAll()
 	}
 	a.mu.Unlock()
-	return a.sendOff()
+	err := a.sendOff()
+	if open {
+		err = errors.Join(err, a.files.Close())
+	}
+	return err
 }

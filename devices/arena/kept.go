@@ -133,7 +133,7 @@ func (e *keepError) Unwrap() error { return e.err }
 
 func (a *Arena) allocKept(ctx context.Context, id SlabID, size devices.Size) (*slab, error) {
 	length := labelStart(size) + labelBytes(size, a.opts.PageSize)
-	f, err := memfd.Create("hmcfs-"+string(a.info.Name), int64(length))
+	f, err := a.files.Create("hmcfs-"+string(a.info.Name), int64(length))
 	if err != nil {
 		return nil, &keepError{err}
 	}

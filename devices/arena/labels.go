@@ -17,7 +17,8 @@ const wordsPerPage = 2
 //
 // The label of a page is two words. The first is its owner, 0 for a page that holds nothing:
 // storing it is what gives the page to the owner or takes it away. The second is its place:
-// the page's number in the owner's content, and how many of its first bytes are data.
+// the page's number in the owner's content, above how many of its first bytes are data: up
+// to a page, which takes one bit more than an offset within it. It is stored first.
 type labels struct {
 	page devices.Size
 	// mu is held for reading while words are used, and for writing while they are unmapped.
@@ -60,14 +61,14 @@ func (l *labels) set(page, n uint32, of Label) {
 	if l.words.Len() == 0 {
 		return
 	}
-	for i := range n {
-		at := int(page+i) * wordsPerPage
-		skip := uint64(i) * uint64(l.page)
-		data := min(of.Written-min(of.Written, skip), uint64(l.page))
-		l.words.At(at + 1).Store(l.place(of.Off+skip, data))
-		if owner := l.words.At(at); owner.Load() != of.Owner {
-			owner.Store(of.Owner)
-		}
+	words := l.words.Plain()[page*wordsPerPage:]
+	shift := bits.TrailingZeros64(uint64(l.page))
+	place, left := of.Off>>shift, of.Written
+	for i := range uint64(n) {
+		data := min(left, uint64(l.page))
+		left -= data
+		words[i*wordsPerPage+1] = (place+i)<<(shift+1) | data
+		words[i*wordsPerPage] = of.Owner
 	}
 }
 
@@ -78,8 +79,9 @@ func (l *labels) clear(page, n uint32) {
 	if l.words.Len() == 0 {
 		return
 	}
-	for i := range n {
-		l.words.At(int(page+i) * wordsPerPage).Store(0)
+	words := l.words.Plain()[page*wordsPerPage:]
+	for i := range uint64(n) {
+		words[i*wordsPerPage] = 0
 	}
 }
 
@@ -110,22 +112,12 @@ func (l *labels) run(page, end uint32) (of Label, n uint32) {
 
 // +checklocksread:l.mu
 func (l *labels) get(page uint32) Label {
-	at := int(page) * wordsPerPage
-	of := Label{Owner: l.words.At(at).Load()}
+	words := l.words.Plain()[page*wordsPerPage:]
+	of := Label{Owner: words[0]}
 	if of.Owner != 0 {
-		of.Off, of.Written = l.placed(l.words.At(at + 1).Load())
+		shift := bits.TrailingZeros64(uint64(l.page))
+		of.Off = words[1] >> (shift + 1) << shift
+		of.Written = min(words[1]&(1<<(shift+1)-1), uint64(l.page))
 	}
 	return of
-}
-
-// place encodes the offset of a page and the length of its data, which is at most a page:
-// one bit more than offsets within a page have.
-func (l *labels) place(off, data uint64) uint64 {
-	shift := bits.TrailingZeros64(uint64(l.page))
-	return off>>shift<<(shift+1) | data
-}
-
-func (l *labels) placed(place uint64) (off, data uint64) {
-	shift := bits.TrailingZeros64(uint64(l.page))
-	return place >> (shift + 1) << shift, min(place&(1<<(shift+1)-1), uint64(l.page))
 }

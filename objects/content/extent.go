@@ -100,6 +100,9 @@ func (x *Extents) Load(ino uint64, maps []metadata.Mapping) error {
 	for _, m := range maps {
 		lease, err := x.tier.arena.Resolve(arena.SlabID(m.Allocation),
 			devices.Range{Off: devices.Offset(m.Off), Len: devices.Size(m.Len)})
+		if err != nil && x.kept.table != nil {
+			err = errors.Join(ErrLost, err)
+		}
 		if err != nil {
 			return fmt.Errorf("find memory of %s by its record: %w", x.tier.Name, err)
 		}

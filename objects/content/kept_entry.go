@@ -30,20 +30,27 @@ func (kt *keptTable) facts(entry int) Facts {
 	}
 }
 
+// maxOffset is beyond the end of every object.
+const maxOffset = 1 << 63
+
+// possible reports whether an object can have the facts.
+func (f Facts) possible() bool {
+	const second = 1e9
+	return f.Size < maxOffset && f.Atime.Nsec < second && f.Mtime.Nsec < second && f.Ctime.Nsec < second
+}
+
 // setFacts changes the facts of an entry and bits of its state. Calls for one entry are
 // not concurrent.
 func (kt *keptTable) setFacts(entry int, f Facts, set uint64) {
 	state := kt.word(entry, entryState).Load()
-	at := entryFacts
+	at := (entry+1)*entryWords + entryFacts
 	if state&stateSecond == 0 {
 		at += factWords
 	}
-	for i, value := range [factWords]uint64{
+	copy(kt.words.Plain()[at:], []uint64{
 		f.Size, uint64(f.Atime.Sec), uint64(f.Mtime.Sec), uint64(f.Ctime.Sec),
 		uint64(f.Atime.Nsec)<<32 | uint64(f.Mtime.Nsec), uint64(f.Ctime.Nsec), uint64(f.Epoch),
-	} {
-		kt.word(entry, at+i).Store(value)
-	}
+	})
 	kt.word(entry, entryState).Store(state ^ stateSecond | set)
 }
 

@@ -20,6 +20,9 @@ type Survivor struct {
 	// Dirty reports that the object's record is older than Facts and the memory, and Broken
 	// that the content is not complete.
 	Dirty, Broken bool
+	// Recorded is the memory of an object that is not dirty, in bytes, by its record. The
+	// caller of Revive sets it.
+	Recorded uint64
 	// Maps are the mappings of a dirty object, after Revive.
 	Maps []metadata.Mapping
 
@@ -39,9 +42,10 @@ func (t *Tier) Survivors() []*Survivor {
 		if state&stateUsed == 0 || ino == 0 {
 			continue
 		}
+		f := kt.facts(entry)
 		all = append(all, &Survivor{
-			Ino: ino, Facts: kt.facts(entry), Dirty: state&stateDirty != 0,
-			Broken: state&(stateLoose|stateDamaged) != 0, entry: entry, rank: state / stateRank,
+			Ino: ino, Facts: f, Dirty: state&stateDirty != 0,
+			Broken: state&(stateLoose|stateDamaged) != 0 || !f.possible(), entry: entry, rank: state / stateRank,
 		})
 	}
 	slices.SortFunc(all, func(a, b *Survivor) int {
@@ -52,7 +56,8 @@ func (t *Tier) Survivors() []*Survivor {
 
 // Revive leases the memory of the survivors that are still objects, and frees that of all
 // others. It fills in the mappings of dirty ones. Their bytes end at their size: what a
-// write had stored beyond it was not confirmed.
+// write had stored beyond it was not confirmed. Survivors whose memory contradicts itself,
+// or their record, are then broken and without memory.
 //
 // Errors: of memory that does not fit. The device is then in a new epoch, and all objects
 // of the earlier process are lost.
@@ -75,7 +80,7 @@ func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, er
 	}
 	sum, err := t.arena.Restore(ctx, k.found, func(f arena.Found) bool {
 		s := byOwner[f.Owner]
-		if s != nil && s.Dirty {
+		if s != nil {
 			s.Maps = append(s.Maps, metadata.Mapping{
 				FileOff: f.Off, Len: uint64(f.Range.Len), Written: f.Written,
 				Device: t.Name, Epoch: kt.epoch, Allocation: metadata.AllocationID(f.Slab), Off: uint64(f.Range.Off),
@@ -89,6 +94,8 @@ func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, er
 	for _, s := range live {
 		if s.Dirty {
 			err = errors.Join(err, t.settleMaps(kt, s))
+		} else {
+			err = errors.Join(err, t.checkMaps(kt, s))
 		}
 	}
 	kt.adopt(byOwner)
@@ -96,8 +103,20 @@ func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, er
 	return sum, errors.Join(err, t.endFound())
 }
 
-// settleMaps puts the mappings of a survivor into order. One whose memory contradicts
-// itself is broken, and loses it.
+// checkMaps compares the memory of a survivor with its record.
+func (t *Tier) checkMaps(kt *keptTable, s *Survivor) error {
+	n := uint64(0)
+	for i := range s.Maps {
+		n += s.Maps[i].Len
+	}
+	if n != s.Recorded {
+		return t.breakUp(kt, s)
+	}
+	s.Maps = nil
+	return nil
+}
+
+// settleMaps puts the mappings of a survivor into order.
 func (t *Tier) settleMaps(kt *keptTable, s *Survivor) error {
 	if len(s.Maps) > 0 {
 		s.Facts.Epoch = kt.epoch
@@ -106,7 +125,7 @@ func (t *Tier) settleMaps(kt *keptTable, s *Survivor) error {
 	end := uint64(0)
 	for i := range s.Maps {
 		m := &s.Maps[i]
-		if m.FileOff < end {
+		if m.FileOff < end || m.FileOff+m.Len > maxOffset {
 			return t.breakUp(kt, s)
 		}
 		end = m.FileOff + m.Len
@@ -169,9 +188,9 @@ func (kt *keptTable) adopt(live map[uint64]*Survivor) {
 	}
 }
 
-// Recorded records that the record of a dirty survivor now is as Facts and Maps say or, if
+// Record records that the record of a dirty survivor now is as Facts and Maps say or, if
 // it is broken, that the object is lost.
-func (t *Tier) Recorded(s *Survivor) {
+func (t *Tier) Record(s *Survivor) {
 	kt := t.table(t.Epoch())
 	if s.Broken || len(s.Maps) == 0 {
 		kt.release(s.entry)
