@@ -46,6 +46,7 @@ func Run(t *testing.T, open Opener) {
 		{"StreamFails", checkStreamFails},
 		{"Export", checkExport},
 		{"Import", checkImport},
+		{"Lasting", checkLasting},
 		{"Close", checkClose},
 	} {
 		t.Run(c.name, func(t *testing.T) {

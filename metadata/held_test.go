@@ -1,0 +1,75 @@
+package metadata_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/tests/memkv"
+)
+
+// TestNameless opens the records of processes that died while inodes without names were
+// held.
+func TestNameless(t *testing.T) {
+	ctx, kv := t.Context(), memkv.New()
+	open := func(keep bool) *metadata.Store {
+		t.Helper()
+		s, err := metadata.Open(ctx, kv, metadata.Options{KeepNameless: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open(true)
+	dir, err := s.EnsureDevice(ctx, "sim0", 0o755, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inos []metadata.Ino
+	for _, name := range []string{"plain", "attributes", "free"} {
+		in, err := s.Create(ctx, dir.Ino, name, metadata.Node{Mode: metadata.TypeRegular | 0o640, UID: 7})
+		if err == nil && name == "attributes" {
+			err = s.SetXattr(ctx, in.Ino, "user.a", []byte("value"), 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "free" {
+			s.HoldXattrs(in.Ino)
+		}
+		if _, err = s.Unlink(ctx, dir.Ino, name); err != nil {
+			t.Fatal(err)
+		}
+		inos = append(inos, in.Ino)
+	}
+	used := s.Usage(7)
+	for range 2 {
+		s = open(true)
+		held := s.Nameless()
+		if len(held) != 2 || held[inos[0]].Mode.Perm() != 0o640 || held[inos[1]].Nlink != 0 || held[inos[1]].Device != "sim0" {
+			t.Fatalf("held %+v", held)
+		}
+		if v, err := s.GetXattr(ctx, inos[1], "user.a"); err != nil || string(v) != "value" {
+			t.Errorf("attribute %q, %v", v, err)
+		}
+		if now := s.Usage(7); now != used {
+			t.Errorf("usage %+v, before %+v", now, used)
+		}
+	}
+	if err := s.ReleaseXattrs(ctx, inos[1]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GetXattr(ctx, inos[1], "user.a"); !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("attribute of a released inode: %v", err)
+	}
+	if s = open(true); len(s.Nameless()) != 1 {
+		t.Errorf("held %+v", s.Nameless())
+	}
+	if s = open(false); len(s.Nameless()) != 0 {
+		t.Errorf("held %+v", s.Nameless())
+	}
+	if s = open(true); len(s.Nameless()) != 0 {
+		t.Errorf("held after a start that releases all: %+v", s.Nameless())
+	}
+	checkStore(t, s)
+}

@@ -1,0 +1,59 @@
+package devicetest
+
+import (
+	"os"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/memfd"
+)
+
+// checkLasting allocates memory in a file, and continues with it on another device.
+func checkLasting(e *env) {
+	first, ok := devices.LastingOf(e.dev)
+	if !ok {
+		return
+	}
+	size := e.within(64*kib) / 4096 * 4096
+	f, err := memfd.Create("lasting", int64(size))
+	e.ok(err)
+	defer f.Close()
+	mem, err := first.AllocIn(e.ctx, f, devices.Size(size))
+	if err != nil {
+		e.fails("AllocIn", err, devices.ErrUnsupported)
+		e.fails("Resume", first.Resume(e.dev.Epoch()), devices.ErrUnsupported)
+		return
+	}
+	want := Bytes(size, 1)
+	e.ok(e.dev.CopyIn(e.ctx, e.span(mem, 0, size), want))
+	e.ok(Compare(contentOf(e, f, size), want))
+	e.ok(e.dev.Fill(e.ctx, e.span(mem, 100, 50), 7))
+	for i := range 50 {
+		want[100+i] = 7
+	}
+	used, epoch := e.used(), e.dev.Epoch()
+	if used < devices.Size(size) {
+		e.Errorf("memory in a file is not counted: %v in use", used)
+	}
+	other := e.another()
+	second, _ := devices.LastingOf(other)
+	e.ok(second.Resume(epoch))
+	again, err := second.AllocIn(e.ctx, f, devices.Size(size))
+	e.ok(err)
+	if other.Epoch() != epoch || again.Epoch() != epoch {
+		e.Errorf("epochs %d and %d after the first device's %d", other.Epoch(), again.Epoch(), epoch)
+	}
+	e.release(mem)
+	got := make([]byte, size)
+	e.ok(other.CopyOut(e.ctx, got, again.All()))
+	e.ok(Compare(got, want))
+	e.release(again)
+	e.ok(Compare(contentOf(e, f, size), want))
+}
+
+func contentOf(e *env, f *os.File, n int) []byte {
+	e.Helper()
+	p := make([]byte, n)
+	_, err := f.ReadAt(p, 0)
+	e.ok(err)
+	return p
+}
