@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/memfd"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -38,7 +39,7 @@ func TestOrphansSurvive(t *testing.T) {
 	if got := k.store.Orphans(); !slices.Equal(got, inos[:2]) {
 		t.Fatalf("orphans %v, want %v", got, inos[:2])
 	}
-	f := k.open(inos[0])
+	f := k.rig.open(inos[0])
 	k.store.ReleaseUnclaimed(k.ctx())
 	if _, err := k.store.OpenFile(k.ctx(), inos[1]); !errors.Is(err, metadata.ErrNotExist) {
 		t.Errorf("open what nobody claimed: %v", err)
@@ -48,7 +49,7 @@ func TestOrphansSurvive(t *testing.T) {
 	if got := k.store.Orphans(); !slices.Equal(got, inos[:1]) {
 		t.Fatalf("orphans %v, want %v", got, inos[:1])
 	}
-	f = k.open(inos[0])
+	f = k.rig.open(inos[0])
 	k.store.ReleaseUnclaimed(k.ctx())
 	if got := k.read(f, 0, 100_000); !bytes.Equal(got, slices.Concat(make([]byte, 5000), want, want[:100])) {
 		t.Errorf("%d bytes, first difference at %d", len(got), kit.FirstDiff(got[5000:], want))
@@ -81,7 +82,7 @@ func TestFreedWhileRead(t *testing.T) {
 		}
 	}
 	k.kill()
-	again := k.open(f.Ino())
+	again := k.rig.open(f.Ino())
 	if got := k.read(again, 0, 70_000); len(got) != 70_000 || len(bytes.Trim(got, "\x00")) > 0 {
 		t.Errorf("%d bytes, not all of them zeros", len(got))
 	}
@@ -208,7 +209,7 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 			want := kit.Bytes(2, 0, 2<<20)
 			k.write(fresh, 0, want)
 			k.kill()
-			fresh = k.open(fresh.Ino())
+			fresh = k.rig.open(fresh.Ino())
 			if got := k.read(fresh, 0, len(want)); !bytes.Equal(got, want) {
 				t.Errorf("a new file after the loss differs at %d", kit.FirstDiff(got, want))
 			}
@@ -230,7 +231,7 @@ func TestCrashEndsKeptMemory(t *testing.T) {
 	if a := k.attr(old.Ino()); a.State != objects.StateLost {
 		t.Errorf("%+v", a)
 	}
-	f := k.open(fresh.Ino())
+	f := k.rig.open(fresh.Ino())
 	if got := k.read(f, 0, len(want)); !bytes.Equal(got, want) {
 		t.Errorf("differs at %d", kit.FirstDiff(got, want))
 	}
@@ -238,3 +239,47 @@ func TestCrashEndsKeptMemory(t *testing.T) {
 }
 
 func crash(d devices.Device) { d.(interface{ Crash() }).Crash() } //nolint:errcheck // a simulated device
+
+// TestHostOrphansSurvive is TestOrphansSurvive for files of the host tier, which outlive the
+// process without a keeper.
+func TestHostOrphansSurvive(t *testing.T) {
+	kit.Check(t)
+	reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))
+	k := &keptRig{keeper: newKeeper(t), open: func() []devices.Device {
+		dev, err := reg.Open(t.Context(), "host:0,size=64MiB")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []devices.Device{dev}
+	}}
+	k.rig = &rig{t: t, keeper: k.keeper, devs: k.open()}
+	k.start()
+	t.Cleanup(k.stop)
+	want := kit.Bytes(1, 0, 70_000)
+	var inos []objects.Ino
+	for _, name := range []string{"claimed", "forgotten"} {
+		f := k.create("host", name)
+		k.write(f, 0, want)
+		if err := k.store.Unlink(k.ctx(), k.root("host"), name); err != nil {
+			t.Fatal(err)
+		}
+		inos = append(inos, f.Ino())
+	}
+	k.killAnd(func() {})
+	if got := k.store.Orphans(); !slices.Equal(got, inos) {
+		t.Fatalf("orphans %v, want %v", got, inos)
+	}
+	f := k.rig.open(inos[0])
+	k.store.ReleaseUnclaimed(k.ctx())
+	if got := k.read(f, 0, 80_000); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, first difference at %d", len(got), kit.FirstDiff(got, want))
+	}
+	if _, err := k.store.OpenFile(k.ctx(), inos[1]); !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("open what nobody claimed: %v", err)
+	}
+	k.close(f)
+	k.killAnd(func() {})
+	if got := k.store.Orphans(); len(got) != 0 {
+		t.Errorf("orphans %v", got)
+	}
+}

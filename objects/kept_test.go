@@ -20,6 +20,8 @@ type keptRig struct {
 	*rig
 	keeper *keep.Store
 	params []sim.Params
+	// open opens the devices of the next store; nil for simulated ones.
+	open func() []devices.Device
 }
 
 func newKeptRig(t *testing.T, params ...sim.Params) *keptRig {
@@ -61,7 +63,11 @@ func (k *keptRig) killAnd(then func()) {
 		k.t.Fatal(err)
 	}
 	then()
-	k.devs = k.newDevices()
+	if k.open != nil {
+		k.devs = k.open()
+	} else {
+		k.devs = k.newDevices()
+	}
 	var err error
 	if k.meta, err = metadata.Open(k.ctx(), k.kv, metadata.Options{KeepNameless: true}); err != nil {
 		k.t.Fatal(err)
@@ -114,7 +120,7 @@ func TestKilledStores(t *testing.T) {
 				}
 				k.kill()
 				for i, ino := range inos {
-					m.files[i] = k.open(ino)
+					m.files[i] = k.rig.open(ino)
 					m.check(i)
 				}
 			}
