@@ -158,3 +158,71 @@ func dirtyFreed(r *rig) {
 		}
 	}
 }
+
+// TestKilledWhileStarting is TestKilledAtEveryStep for the start of the store that follows
+// one that died.
+func TestKilledWhileStarting(t *testing.T) {
+	kit.Check(t)
+	for seed := range uint64(2) {
+		for at := int64(1); startCutAt(t, seed, at) && !t.Failed(); at++ {
+		}
+	}
+}
+
+// startCutAt reports whether the start was cut, and not finished before.
+func startCutAt(t *testing.T, seed uint64, at int64) bool {
+	keeper, kv := newKeeper(t), memkv.New()
+	newDevices := func(hook faulty.Hook) (devs []devices.Device) {
+		for i := range 2 {
+			devs = append(devs, faulty.Wrap(sim.New(devices.Ordinal(i), small(false)), hook))
+		}
+		return devs
+	}
+	first := &rig{t: t, keeper: keeper, kv: kv, devs: newDevices(nil)}
+	first.start()
+	w := &killWorker{killStore: &killStore{store: first.store}, roots: killRoots(first)}
+	script := newKillScript(seed, 0)
+	var progress [killWorkers][2]uint64
+	for range 14 {
+		if err := w.do(t.Context(), script.next()); err != nil {
+			t.Fatal(err)
+		}
+		progress[0][0]++
+		progress[0][1]++
+	}
+	first.store.Abandon()
+	c := newCut(at)
+	second := &rig{t: t, keeper: steppedKeeper{keeper, c}, kv: steppedKV{kv, c}, devs: newDevices(func(faulty.Op) error {
+		c.step()
+		return nil
+	})}
+	started, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		second.start()
+		close(started)
+	}()
+	wasCut := false
+	select {
+	case <-c.cut:
+		wasCut = true
+	case <-started:
+		second.store.Abandon()
+	}
+	third := &rig{t: t, keeper: keeper, kv: kv, devs: newDevices(nil)}
+	third.start()
+	(&keptRig{rig: third}).checkLeases()
+	checkProgress(third, seed, progress)
+	third.stop()
+	close(c.over)
+	<-done
+	for _, d := range append(first.devs, second.devs...) {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if t.Failed() {
+		t.Logf("seed %d, step %d", seed, at)
+	}
+	return wasCut
+}
