@@ -19,6 +19,12 @@
 // that held it died, the card was reset, a simulated device crashed), the next incarnation
 // gets another epoch, and a record of an older one can't be read as if it were live.
 //
+// A device that is Lasting allocates in files. If a DescriptorStore, in another process, has
+// these files when this process dies, the next process resumes the epoch with the same
+// memory. Families whose memory can't be a file of the host don't have this ability, and
+// their memory ends with the process: cards of all vendors, and OpenCL devices other than
+// the host's processor.
+//
 // # Abilities
 //
 // [Device] contains the methods that every family has. An ability that only some families

@@ -47,6 +47,9 @@
 //	last name removed ──> orphan: stays in the table, with its content, while a
 //	                   handle or the kernel refers to it; if the kernel did not
 //	                   remove the name, the content is freed with the last handle
+//	the process dies ──> lost, unless Options.Keeper has the memory: then the next
+//	                   Open has the object as it was, and an orphan that was open
+//	                   is one of Orphans until ReleaseUnclaimed
 //	device in another epoch ──> lost: keeps its name, reads as ErrLost, and
 //	                   becomes live again when it is truncated to 0
 //
@@ -85,7 +88,9 @@
 // has stored. An exported allocation contains nothing but its object and zeros.
 //
 // INVARIANT (crash): before the first byte of an object is stored, its record says which
-// epoch the content belongs to. After a crash the object is lost, never empty.
+// epoch the content belongs to. After a crash the object is lost, never empty. If memory
+// outlives the process, the entry of the object in it exists before that record is written,
+// and has the object's present size and times after every change (object.keepLocked).
 //
 // # Changes and readers
 //
@@ -145,7 +150,7 @@
 //	      claims.mu
 //	        table shard
 //	          object.mu
-//	            mu of content.Extents and content.Bound
+//	            mu of content.Extents and content.Bound, and below it those of kept memory
 //	              mu of a gate of package content
 //	                mu of late of package content, those of the arena and of metadata
 //

@@ -36,9 +36,25 @@
 // When the device enters another epoch, every slab of the old one is dropped at the next
 // call, together with its leases: freeing or resolving one of them returns ErrLost.
 //
+// # Memory that outlives the process
+//
+// With Options.Keeper each slab is a file, which the keeper has before the slab is used:
+//
+//	file ── memory of the slab, which the device maps
+//	     └─ labels: for each page, an owner and its place in the owner's content
+//
+// The holder of a lease labels its pages (Label), and takes the labels away (Unlabel) as
+// soon as they are no longer part of its content, which may be before readers have left.
+// Labels are stores to a shared mapping: no system call, and they are there after a kill.
+// Restore in the next process leases the pages that have labels again. A page has one
+// label, so it never has two owners. The arena does not know what an owner is.
+//
+// The words of a label are stored one by one, the owner last. So a kill leaves some pages
+// of a lease labelled and others not, but no label half written.
+//
 // # Lock order
 //
-// turn, then mu. turn is a token that is held during every call that allocates memory from
+// turn, then mu, then that of a slab's labels. turn is a token that is held during every call that allocates memory from
 // the device or frees it; waiting for it can be cancelled by a context. mu guards the maps
 // and is never held during such a call.
 package arena

@@ -62,6 +62,10 @@
 // otherwise the host would not refuse it later, but kill a process. In a device's own
 // memory one byte is written, which makes the driver allocate everything.
 //
+// Memory of the host's processor is mapped by this package and used in place by the driver.
+// So it may also be a file (AllocIn), whose bytes outlive the process. Any other driver may
+// copy what it is told to use in place; its devices return devices.ErrUnsupported.
+//
 // # Streams
 //
 // A stream of a device with its own memory is a queue, its events are markers, and one

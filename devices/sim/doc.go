@@ -32,6 +32,13 @@
 // raise SIGBUS. A process that has it mapped keeps it after its release and after Crash,
 // but then no longer shares it with the device.
 //
+// # Memory that outlives the process
+//
+// Memory from AllocIn is a file that the caller keeps, so every simulated device is
+// devices.Lasting. Crash ends the epoch: the device does not resume an earlier one. Memory
+// that Crash has lost is found again only by a process that never learns of the crash,
+// because the one before died without using the device in between.
+//
 // # Lock order
 //
 // Device.mu, PinnedDevice.pinMu and each channel's lock are leaves. Nothing is copied,

@@ -34,11 +34,36 @@
 // INVARIANT (no use after free): memory that a change frees goes back to the arena only
 // after every reader that may have found it has left the content's gate.
 //
+// # Memory that outlives the process
+//
+// A tier made by NewKeptTier keeps, for the process that follows, the slabs of its arena and
+// a table of objects (kept.go). A page's label names an entry of the table, the entry names
+// the inode, and has the size and times of the object, which may be newer than its record:
+//
+//	record (metadata)        entry of the table       labels of the pages
+//	as of the last save  <─  ino, dirty, facts    <─  entry, offset, bytes that are data
+//
+// Labels and entries are the truth about an object that is dirty, and the record about all
+// others. There is no log: each change is a few stores, in an order in which every prefix is
+// a state that the object may have (INVARIANT kept, see keeping). So nothing grows, and
+// nothing is replayed. The next process calls Survivors, decides with the records which of
+// them are still objects, and calls Revive.
+//
+// Content is loaded from a record only if the labels of all its pages say the same. Memory
+// without labels (an allocation that was exported, or a slab that could not be kept) and
+// bytes that a failed copy left unknown mark the entry: after a kill the object is lost.
+//
+// If anything is missing or belongs to other records, another device or another version, the
+// device begins a new epoch and all of it is dropped.
+//
 // # Lock order
 //
 //	Extents.mu, Bound.mu
 //	  gate.mu
 //	    late.mu, and the locks of the arena
+//	  keeping.mu
+//	    keptTable.mu
+//	keptTier.mu, while a table is made
 //
 // No two Bound.mu and no two gate.mu are held at once: a reader of parts enters one
 // memory after the other. None of these locks is held while a device moves bytes.
