@@ -116,6 +116,9 @@ func (s *served) run(args ...string) (string, error) { return s.as(s.user, args.
 func (s *served) as(u mnt.User, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(s.home, "bin", "hmcfs"), args...)
 	cmd.Dir, cmd.Env = "/", s.env()
+	if u.UID != s.user.UID {
+		cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR=")
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: u.Credential()}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -213,15 +216,22 @@ fs.remove("host/py")
 	must(t, err)
 	mnt.AsUser(t, userAlice(), func() { s.useGo(want) })
 	other := mnt.User{UID: bob, GID: bob}
-	if out, err := s.as(other, "ls", "--mount", s.dir); err == nil || !strings.Contains(out, "permission denied") {
-		t.Errorf("another user: %v %s", err, out)
+	must(t, os.Chmod(s.home, 0o711))
+	for _, verb := range []string{"status", "page", "top --once", "df", "nodes", "fsck", "umount", "ls --mount", "exist k --mount"} {
+		out, err := s.as(other, append(strings.Fields(verb), s.dir)...)
+		if err == nil || !strings.Contains(out, "only root and the user who mounted it may do this") {
+			t.Errorf("another user, %s: %v %s", verb, err, out)
+		}
 	}
 	if out, err := s.as(other, "serve", s.dir); err == nil || !strings.Contains(out, fmt.Sprintf("is served by a daemon of user %d", alice)) {
 		t.Errorf("another user serves the directory: %v %s", err, out)
 	}
 	s.kill()
-	if out, err := s.run("ls", "--mount", s.dir); err == nil || !strings.Contains(out, "is dead") {
-		t.Errorf("a dead daemon: %v %s", err, out)
+	for _, verb := range []string{"ls", "exist k"} {
+		out, err := s.run(append(strings.Fields(verb), "--mount", s.dir)...)
+		if err == nil || !strings.Contains(out, "is dead; start it again") {
+			t.Errorf("a dead daemon, %s: %v %s", verb, err, out)
+		}
 	}
 	s.bare(`
 hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D

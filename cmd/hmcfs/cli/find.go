@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
@@ -57,13 +60,29 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 			return c, p, nil
 		}
 	}
-	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
+	return nil, place.Paths{}, a.unfound(m, last)
 }
+
+// unfound returns the error of a search for a daemon, of which last is the last failure. Other users
+// than its own may not see where it is: to them it is not dead.
+func (a *app) unfound(m place.Mount, last error) error {
+	if hidden := errors.Is(last, client.ErrNoDaemon) || errors.Is(last, fs.ErrPermission); hidden && !a.owns(m) {
+		last = &client.Error{
+			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
+			Text: "only root and the user who mounted it may do this; run the command as one of them",
+		}
+	}
+	return fmt.Errorf("%s: %w", m.MountPoint, last)
+}
+
+// owns reports whether this user may do everything with a mount.
+func (a *app) owns(m place.Mount) bool { return a.UID == 0 || a.UID == m.Owner() }
 
 // findServed finds the daemon of a served directory by the socket that the directory names. last
 // is the error of the usual places.
 func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*client.Client, place.Paths, error) {
-	if socket := socketOf(m.MountPoint); socket != "" {
+	socket := socketOf(m.MountPoint)
+	if socket != "" {
 		c, p := client.NewOf(socket, m.Owner()), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
 		_, err := hear(ctx, c, p)
 		if err == nil {
@@ -71,11 +90,11 @@ func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*clien
 		}
 		last = err
 	}
-	if errors.Is(last, client.ErrNoDaemon) {
+	if errors.Is(last, client.ErrNoDaemon) && (socket != "" || a.owns(m)) {
 		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; start it again: hmcfs serve %s, or remove what it left: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, m.MountPoint, last)
 	}
-	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
+	return nil, place.Paths{}, a.unfound(m, last)
 }
 
 // socketOf reads the path of the admin socket from the mount's files.
