@@ -9,11 +9,23 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
+
+// daemonFor returns the mount on which a command without paths works (mountFor), and a client of its
+// daemon.
+func (a *app) daemonFor(ctx context.Context, args []string) (place.Mount, *client.Client, error) {
+	m, err := a.mountFor(strings.Join(args, ""))
+	if err != nil {
+		return m, nil, err
+	}
+	c, err := a.connect(ctx, m)
+	return m, c, err
+}
 
 // connect returns a client of the daemon of a mount.
 func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {
