@@ -25,7 +25,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// bareName is the program that runs a command without /dev/fuse: it replaces /dev in its mount
+// bareName is the program that runs a command without a /dev/fuse that can be opened: it replaces /dev in its mount
 // namespace, gives up the privilege for that, and executes its arguments.
 const bareName = "hmcfs-test-bare"
 
@@ -43,7 +43,11 @@ func runBare(stage string, command []string) error {
 	if err := unix.Mount("tmpfs", stage, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
-	for _, name := range []string{"null", "zero", "urandom", "shm"} {
+	names := []string{"null", "zero", "urandom", "shm"}
+	if os.Getuid() == 0 {
+		names = append(names, "fuse") // the namespace's root can't open it
+	}
+	for _, name := range names {
 		at := filepath.Join(stage, name)
 		err := os.WriteFile(at, nil, 0o666)
 		if name == "shm" {
@@ -244,8 +248,10 @@ hmcfs cat hmc:host/b | cmp - $HOME/a
 hmcfs umount $D
 fails hmcfs status $D
 `)
-	// There /run/hmcfs is not that root's.
+	// There /run/hmcfs is not that root's, and /dev/fuse neither.
 	s.bareAs(0, `
+fails hmcfs mount --state-dir $HOME/state/m --runtime-dir $HOME/run/m $HOME/m 2>$HOME/why
+grep -e "/dev/fuse can't be opened, not even by root.*permi.*hmcfs serve" $HOME/why
 fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why
 grep -e 'runtime directory: .*--runtime-dir' $HOME/why
 hmcfs serve --state-dir $HOME/state/0 --runtime-dir $HOME/run/0 --device host,size=64MiB $D
