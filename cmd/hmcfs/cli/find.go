@@ -72,13 +72,13 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 			return c, p, nil
 		}
 	}
-	return nil, place.Paths{}, a.unfound(m, last)
+	return nil, place.Paths{}, unfound(a.UID, m, last)
 }
 
-// unfound returns the error of a search for a daemon, of which last is the last failure. Other users
+// unfound returns a user's error of a search for a daemon, of which last is the last failure. Other users
 // than its own may not see where it is: to them it is not dead.
-func (a *app) unfound(m place.Mount, last error) error {
-	if hidden := errors.Is(last, client.ErrNoDaemon) || errors.Is(last, fs.ErrPermission); hidden && !a.owns(m) {
+func unfound(uid int, m place.Mount, last error) error {
+	if hidden := errors.Is(last, client.ErrNoDaemon) || errors.Is(last, fs.ErrPermission); hidden && !owns(uid, m) {
 		last = &client.Error{
 			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
 			Text: "only root and the user who mounted it may do this; run the command as one of them",
@@ -87,8 +87,8 @@ func (a *app) unfound(m place.Mount, last error) error {
 	return fmt.Errorf("%s: %w", m.MountPoint, last)
 }
 
-// owns reports whether this user may do everything with a mount.
-func (a *app) owns(m place.Mount) bool { return a.UID == 0 || a.UID == m.Owner() }
+// owns reports whether a user may do everything with a mount.
+func owns(uid int, m place.Mount) bool { return uid == 0 || uid == m.Owner() }
 
 // findServed finds the daemon of a served directory by the socket that the directory names. last
 // is the error of the usual places.
@@ -102,11 +102,11 @@ func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*clien
 		}
 		last = err
 	}
-	if errors.Is(last, client.ErrNoDaemon) && (socket != "" || a.owns(m)) {
+	if errors.Is(last, client.ErrNoDaemon) && (socket != "" || owns(a.UID, m)) {
 		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; start it again: hmcfs serve %s, or remove what it left: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, m.MountPoint, last)
 	}
-	return nil, place.Paths{}, a.unfound(m, last)
+	return nil, place.Paths{}, unfound(a.UID, m, last)
 }
 
 // socketOf reads the path of the admin socket from the mount's files.

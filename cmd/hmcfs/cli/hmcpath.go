@@ -72,7 +72,7 @@ func (t *trees) find(ctx context.Context, text string) (*sessionTree, string, er
 	}
 	c, err := t.connect(ctx, m)
 	if client.IsForbidden(err) {
-		// Sessions may be open to users whom the daemon tells nothing else.
+		// Sessions may be open to users that the daemon tells nothing else.
 		if socket, failure := answers(ctx, m, socketOf); failure == nil && socket != "" {
 			c, err = client.NewOf(socket, m.Owner()), nil
 		}

@@ -70,7 +70,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 func (a *app) end(ctx context.Context, m place.Mount, r adminapi.UmountRequest) error {
 	c, p, err := a.findDaemon(ctx, m)
 	if errors.Is(err, client.ErrNoDaemon) {
-		if !a.owns(m) {
+		if !owns(a.UID, m) {
 			return err
 		}
 		place.CleanServed(m.MountPoint)
