@@ -53,6 +53,8 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 		return statOnce(ctx, state, n[0])
 	case name == "memcpy" && len(n) == 2:
 		return copyInto(state, n[0], n[1])
+	case name == "crowd" && len(n) == 2:
+		return crowdTask(ctx, state, n[0], time.Duration(n[1])*time.Microsecond)
 	case name == "rank" && len(n) == 3:
 		return rankTask(ctx, state, n[0] != 0, devices.Size(n[1]), n[2])
 	}
