@@ -112,9 +112,9 @@ func finishAll(all []*one) error {
 	return errors.Join(errs...)
 }
 
-// crowdTask is a client of a crowd: it begins when its standard input ends, and returns its calls
-// per second.
-func crowdTask(ctx context.Context, socket string, i int, most time.Duration) (rate float64, err error) {
+// crowdTask makes the calls of a client of a crowd: it says that it is ready, begins when its
+// standard input ends, and returns its calls per second.
+func crowdTask(ctx context.Context, out io.Writer, socket string, i int, most time.Duration) (rate float64, err error) {
 	var undo measure.Undo
 	defer func() { err = errors.Join(err, undo.Close()) }()
 	r, err := newRemote(ctx, &undo, socket, fmt.Sprintf("crowd-%d", i), 1, smallKey)
@@ -128,7 +128,9 @@ func crowdTask(ctx context.Context, socket string, i int, most time.Duration) (r
 	if _, err = calls(100, r.mget)(ctx); err != nil {
 		return 0, err
 	}
-	fmt.Println("ready")
+	if _, err = fmt.Fprintln(out, "ready"); err != nil {
+		return 0, err
+	}
 	if _, err = io.Copy(io.Discard, os.Stdin); err != nil {
 		return 0, err
 	}
@@ -142,4 +144,3 @@ func crowdTask(ctx context.Context, socket string, i int, most time.Duration) (r
 	}
 	return float64(n) / time.Since(begin).Seconds(), nil
 }
-
