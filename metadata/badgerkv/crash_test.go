@@ -167,6 +167,7 @@ func TestUnwritten(t *testing.T) {
 // are over, none is left that waits for another change.
 func TestSoonIsWritten(t *testing.T) {
 	kv := open(t, t.TempDir())
+	kv.FlushAfter(5 * time.Millisecond)
 	for range 30 {
 		var all sync.WaitGroup
 		for g := range 4 {
