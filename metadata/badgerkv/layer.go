@@ -12,8 +12,8 @@ type change struct {
 	key     []byte
 	value   []byte
 	deleted bool
-	hash    uint64 // of the key
-	version uint64 // of the commit
+	hash    uint64  // of the key
+	version uint64  // of the commit
 	older   *change // in the same layer, of a key with the same hash
 }
 
