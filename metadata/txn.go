@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 )
 
 // txn is a transaction of the KV in terms of records. Only its methods build keys and
@@ -138,8 +139,8 @@ func (s *Store) soon() updater {
 // updateBy is update by a method of the KV. It keeps one inode in the cache if the transaction
 // writes its final state with renew: a directory to which many files are added.
 func (s *Store) updateBy(ctx context.Context, run updater, renews Ino, fn func(*txn) error) error {
-	u := s.startUpdate()
-	defer s.endUpdate(u)
+	u := s.updates.start(s.cache)
+	defer s.updates.end(u)
 	w, t := &u.watched, &u.txn
 	if renews != 0 {
 		w.drops = s.cache.ofInode(renews).dropped()
@@ -170,18 +171,21 @@ type updating struct {
 	txn     txn
 }
 
-// startUpdate returns memory for an update, of one that has ended.
-func (s *Store) startUpdate() *updating {
-	u, _ := s.updates.Get().(*updating)
+// updates keeps the memory of updates that have ended.
+type updates struct{ pool sync.Pool }
+
+// start returns memory for an update.
+func (us *updates) start(c *cache) *updating {
+	u, _ := us.pool.Get().(*updating)
 	if u == nil {
 		u = &updating{}
 	}
-	u.watched.cache = s.cache
+	u.watched.cache = c
 	return u
 }
 
-// endUpdate keeps the memory of an update for others, unless it is large.
-func (s *Store) endUpdate(u *updating) {
+// end keeps the memory of an update for others, unless it is large.
+func (us *updates) end(u *updating) {
 	w, t := &u.watched, &u.txn
 	if cap(t.arena) > keptArena || cap(w.written) > keptKeys {
 		return
@@ -189,7 +193,7 @@ func (s *Store) endUpdate(u *updating) {
 	clear(w.written)
 	*w = watchedTxn{written: w.written[:0], fresh: w.fresh[:0]}
 	*t = txn{arena: t.arena[:0], used: t.used[:0]}
-	s.updates.Put(u)
+	us.pool.Put(u)
 }
 
 // grow is update for changes that add names or attributes: it respects the reserve.

@@ -25,7 +25,7 @@ _HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
-_MOMENT = 100e-6
+_MOMENT = 50e-6
 
 
 class Answer:
@@ -409,6 +409,7 @@ class Session:
                 self._missed = min(self._missed + 1, 3)
                 self._pause = (1 << self._missed) - 2
                 return False
+            os.sched_yield()
         self._missed = 0
         return True
 
