@@ -53,6 +53,12 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 		return statOnce(ctx, state, n[0])
 	case name == "memcpy" && len(n) == 2:
 		return copyInto(state, n[0], n[1])
+	case name == "give" && len(n) == 2:
+		return giveTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "take" && len(n) == 2:
+		return takeTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "copy" && len(n) == 2:
+		return plainTask(ctx, state, devices.Size(n[0]), n[1])
 	case name == "rank" && len(n) == 3:
 		return rankTask(ctx, state, n[0] != 0, devices.Size(n[1]), n[2])
 	}
