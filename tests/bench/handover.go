@@ -64,6 +64,8 @@ func monotonic() (float64, error) {
 // giveTask publishes memory to a process that it starts, times over, and returns the median of
 // the seconds from the start of publish to the end of subscribe.
 func giveTask(ctx context.Context, socket string, size devices.Size, times int) (median float64, err error) {
+	ctx, stop := context.WithTimeout(ctx, patience) // a taker that has failed takes nothing
+	defer stop()
 	h, err := openHanding(ctx, socket, size)
 	if err != nil {
 		return 0, err
@@ -91,7 +93,7 @@ func giveTask(ctx context.Context, socket string, size devices.Size, times int) 
 
 // give publishes each key when the taker has subscribed to it.
 func (h *handing) give(ctx context.Context, said *bufio.Scanner, times int) (took bench.Series, err error) {
-	var begun, pubd, wtd float64
+	var begun float64
 	for i := range giveWarmUp + times + 1 {
 		if !said.Scan() {
 			return nil, errors.Join(said.Err(), io.ErrUnexpectedEOF)
@@ -102,9 +104,6 @@ func (h *handing) give(ctx context.Context, said *bufio.Scanner, times int) (too
 		}
 		if i > giveWarmUp {
 			took = append(took, ended-begun)
-			if os.Getenv("PHASES") != "" {
-				fmt.Fprintf(os.Stderr, "publish %.0f, received %.0f, signal %.0f\n", (pubd-begun)*1e6, (ended-begun)*1e6, (wtd-begun)*1e6)
-			}
 		}
 		if i == giveWarmUp+times {
 			break
@@ -114,14 +113,12 @@ func (h *handing) give(ctx context.Context, said *bufio.Scanner, times int) (too
 			return nil, err
 		}
 		futures, err := h.session.DevPublish(ctx, handingKey(i), h.lists)
-		pubd, _ = monotonic()
 		if err == nil {
 			err = futures[0].Wait(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
-		wtd, _ = monotonic()
 	}
 	return took, nil
 }
@@ -140,7 +137,7 @@ func takeTask(ctx context.Context, socket string, size devices.Size, times int) 
 		if err != nil {
 			return 0, err
 		}
-		fmt.Println(ended)
+		fmt.Fprintln(os.Stdout, ended)
 		if err = futures[0].Wait(ctx); err != nil {
 			return 0, err
 		}
@@ -180,4 +177,23 @@ func plainTask(ctx context.Context, socket string, size devices.Size, times int)
 		}
 	}
 	return took.Median(), nil
+}
+
+// betweenProcesses compares a hand-over between two processes with the copy of its bytes.
+func (c *beside) betweenProcesses() row {
+	size := c.handed()
+	in := func(name, task string) side {
+		return side{Name: name, Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
+			return child(ctx, exec.CommandContext, task, c.lobby.lab.mnt.Socket(), strconv.FormatUint(uint64(size), 10), strconv.Itoa(times))
+		}}
+	}
+	return row{
+		name: "hand-over of " + short(size) + " between two processes", unit: micros,
+		sides: []side{in("hand-over", "give"), in("copy", "copy")},
+		wants: []want{{of: "hand-over", against: "copy", bound: 1.5, atMost: true}},
+		notes: []string{
+			"From the start of publish in one process to the end of subscribe in another, which has waited for it; the copy is a process's,",
+			"between memory of the same kind. Before each, new bytes are written to the source; after each, all are compared.",
+		},
+	}
 }
