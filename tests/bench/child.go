@@ -55,6 +55,12 @@ func task(ctx context.Context, out io.Writer, name, state string, args []string)
 		return copyInto(state, n[0], n[1])
 	case name == "crowd" && len(n) == 2:
 		return crowdTask(ctx, out, state, n[0], time.Duration(n[1])*time.Microsecond)
+	case name == "give" && len(n) == 2:
+		return giveTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "take" && len(n) == 2:
+		return takeTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "copy" && len(n) == 2:
+		return plainTask(ctx, state, devices.Size(n[0]), n[1])
 	case name == "rank" && len(n) == 3:
 		return rankTask(ctx, state, n[0] != 0, devices.Size(n[1]), n[2])
 	}
