@@ -29,6 +29,7 @@ type Store struct {
 	keepNameless bool
 	nameless     map[Ino]Inode
 	usage      usage
+	updates    updates
 	// changed holds the function set by OnWrite, witness that set by SetWitness.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 	witness atomic.Pointer[func(limit Ino) error]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/objects/frames"
@@ -115,16 +114,5 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 	if err = frames.FinishWith(head, 0, len(q.call.Data)); err == nil {
 		s.writeLocked(head, q.call.Data)
 	}
-	return err
-}
-
-// writePieces writes pieces with one system call.
-func writePieces(conn *net.UnixConn, pieces [][]byte) error {
-	if len(pieces) == 1 {
-		_, err := conn.Write(pieces[0])
-		return err
-	}
-	all := net.Buffers(pieces)
-	_, err := all.WriteTo(conn)
 	return err
 }
