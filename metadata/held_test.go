@@ -21,27 +21,7 @@ func TestNameless(t *testing.T) {
 		return s
 	}
 	s := open(true)
-	dir, err := s.EnsureDevice(ctx, "sim0", 0o755, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var inos []metadata.Ino
-	for _, name := range []string{"plain", "attributes", "free"} {
-		in, err := s.Create(ctx, dir.Ino, name, metadata.Node{Mode: metadata.TypeRegular | 0o640, UID: 7})
-		if err == nil && name == "attributes" {
-			err = s.SetXattr(ctx, in.Ino, "user.a", []byte("value"), 0)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name != "free" {
-			s.HoldXattrs(in.Ino)
-		}
-		if _, err = s.Unlink(ctx, dir.Ino, name); err != nil {
-			t.Fatal(err)
-		}
-		inos = append(inos, in.Ino)
-	}
+	inos := holdSome(t, s)
 	used := s.Usage(7)
 	for range 2 {
 		s = open(true)
@@ -72,4 +52,32 @@ func TestNameless(t *testing.T) {
 		t.Errorf("held after a start that releases all: %+v", s.Nameless())
 	}
 	checkStore(t, s)
+}
+
+// holdSome removes the last names of three files, of which the first two are held: one
+// without and one with an attribute.
+func holdSome(t *testing.T, s *metadata.Store) (inos []metadata.Ino) {
+	t.Helper()
+	ctx := t.Context()
+	dir, err := s.EnsureDevice(ctx, "sim0", 0o755, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"plain", "attributes", "free"} {
+		in, err := s.Create(ctx, dir.Ino, name, metadata.Node{Mode: metadata.TypeRegular | 0o640, UID: 7})
+		if err == nil && name == "attributes" {
+			err = s.SetXattr(ctx, in.Ino, "user.a", []byte("value"), 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "free" {
+			s.HoldXattrs(in.Ino)
+		}
+		if _, err = s.Unlink(ctx, dir.Ino, name); err != nil {
+			t.Fatal(err)
+		}
+		inos = append(inos, in.Ino)
+	}
+	return inos
 }

@@ -28,8 +28,8 @@ type Store struct {
 	// keepNameless has them outlive the process, and nameless are those of the process before.
 	keepNameless bool
 	nameless     map[Ino]Inode
-	usage      usage
-	updates    updates
+	usage        usage
+	updates      updates
 	// changed holds the function set by OnWrite, witness that set by SetWitness.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 	witness atomic.Pointer[func(limit Ino) error]

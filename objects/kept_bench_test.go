@@ -85,18 +85,21 @@ const benchFile = 64 << 20
 // benchOps are the measured operations, on n bytes.
 var benchOps = map[string]func(b *testing.B, s *benchStore, p []byte){
 	"append": func(b *testing.B, s *benchStore, p []byte) {
+		b.Helper()
 		if s.at+uint64(len(p)) > benchFile {
 			s.fresh(b)
 		}
 		s.write(b, p)
 	},
 	"overwrite": func(b *testing.B, s *benchStore, p []byte) {
+		b.Helper()
 		if s.at+uint64(len(p)) > benchFile {
 			s.at = 0
 		}
 		s.write(b, p)
 	},
 	"read": func(b *testing.B, s *benchStore, p []byte) {
+		b.Helper()
 		if s.at+uint64(len(p)) > benchFile {
 			s.at = 0
 		}
@@ -106,6 +109,7 @@ var benchOps = map[string]func(b *testing.B, s *benchStore, p []byte){
 		s.at += uint64(len(p))
 	},
 	"make": func(b *testing.B, s *benchStore, p []byte) {
+		b.Helper()
 		s.fresh(b)
 		s.write(b, p)
 	},
@@ -139,6 +143,7 @@ func BenchmarkKept(b *testing.B) {
 }
 
 func benchKept(b *testing.B, pair []*benchStore, op func(*testing.B, *benchStore, []byte), p []byte) {
+	b.Helper()
 	for _, s := range pair {
 		s.fresh(b)
 		for s.at < benchFile {

@@ -87,7 +87,7 @@ func (sv *survivors) classify(ctx context.Context, s *content.Survivor) error {
 	in, err := sv.meta.Get(ctx, ino)
 	switch now := sv.tier.Epoch(); {
 	case errors.Is(err, metadata.ErrNotExist):
-		if in, held := sv.nameless[ino]; held && in.Device == sv.tier.Name && !s.Broken {
+		if held, ok := sv.nameless[ino]; ok && held.Device == sv.tier.Name && !s.Broken {
 			s.Dirty = true
 			sv.live, sv.orphans[ino] = append(sv.live, s), s
 		}

@@ -137,45 +137,41 @@ func (f killedFile) after(op killOp) killedFile {
 	return f
 }
 
-// matches reports whether what was found is before, or after, or a part of the operation
-// that led from one to the other.
-func (f killedFile) matches(after killedFile, op killOp) func(found killedFile) bool {
-	return func(found killedFile) bool {
-		equal := func(w killedFile) bool {
-			return found.there == w.there && (!w.there || found.device == w.device && bytes.Equal(found.bytes, w.bytes))
-		}
-		if equal(f) || equal(after) {
-			return true
-		}
-		if !found.there {
-			return false
-		}
-		if !f.there { // it was made first
-			f.there = true
-			if equal(f) {
-				return true
-			}
-		}
-		if op.kind == "cut" || op.kind == "draft" || op.kind == "move" || op.kind == "remove" || found.device != f.device {
-			return false
-		}
-		if n := len(found.bytes); n != len(f.bytes) && n != len(after.bytes) {
-			return false
-		}
-		at := func(b []byte, i int) byte {
-			if i < len(b) {
-				return b[i]
-			}
-			return 0
-		}
-		for i, b := range found.bytes {
-			changed := i >= op.off && i < op.off+op.n
-			if b != at(f.bytes, i) && !(changed && (b == at(after.bytes, i) || b == 0 && op.kind != "write")) {
-				return false
-			}
-		}
+func (f killedFile) equals(other killedFile) bool {
+	return f.there == other.there && (!f.there || f.device == other.device && bytes.Equal(f.bytes, other.bytes))
+}
+
+// at returns a byte, 0 beyond the end.
+func (f killedFile) at(i int) byte {
+	if i < len(f.bytes) {
+		return f.bytes[i]
+	}
+	return 0
+}
+
+// isBetween reports whether a file is as before an operation, as after it or, for those that
+// are not one step, as in the middle of it.
+func (f killedFile) isBetween(before, after killedFile, op killOp) bool {
+	if f.equals(before) || f.equals(after) {
 		return true
 	}
+	before.there = true // it is made first
+	switch {
+	case f.equals(before):
+		return true
+	case !f.there || f.device != before.device || op.kind != "write" && op.kind != "punch" && op.kind != "zero":
+		return false
+	case len(f.bytes) != len(before.bytes) && len(f.bytes) != len(after.bytes):
+		return false
+	}
+	for i, b := range f.bytes {
+		switch inside := i >= op.off && i < op.off+op.n; {
+		case b == before.at(i), inside && b == after.at(i):
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // checkKilled opens what a writer has left and compares it with what it had done. In the
@@ -258,7 +254,7 @@ func checkProgress(r *rig, seed uint64, progress [killWorkers][2]uint64) (total 
 				after = want.after(under)
 			}
 			found := findKilled(r, roots, fmt.Sprintf("w%d-%d", w, i))
-			if !want.matches(after, under)(found) {
+			if !found.isBetween(want, after, under) {
 				r.t.Errorf("worker %d, file %d, after %d operations and under %+v:\nfound %s\nwant %s\nor %s", w, i, progress[w][1], under,
 					found.text(want), want.text(found), after.text(found))
 			}

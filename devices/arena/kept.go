@@ -87,20 +87,20 @@ func (a *Arena) slabName(epoch devices.Epoch, id SlabID, size devices.Size) stri
 }
 
 // readSlabName is the inverse of slabName.
-func readSlabName(device devices.Name, name string) (epoch devices.Epoch, id SlabID, size devices.Size, ok bool) {
+func readSlabName(device devices.Name, name string) (s keptSlab, ok bool) {
 	rest, found := strings.CutPrefix(name, KeptPrefix(device))
 	parts := strings.Split(rest, "/")
 	if !found || len(parts) != 3 {
-		return 0, 0, 0, false
+		return keptSlab{}, false
 	}
 	var numbers [3]uint64
 	for i, p := range parts {
 		var err error
 		if numbers[i], err = strconv.ParseUint(p, 10, 63); err != nil {
-			return 0, 0, 0, false
+			return keptSlab{}, false
 		}
 	}
-	return devices.Epoch(numbers[0]), SlabID(numbers[1]), devices.Size(numbers[2]), true
+	return keptSlab{epoch: devices.Epoch(numbers[0]), id: SlabID(numbers[1]), size: devices.Size(numbers[2]), name: name}, true
 }
 
 // allocSlab allocates the memory of a slab: in a file that is kept, if the arena keeps its
@@ -210,28 +210,31 @@ func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept f
 
 // Has reports whether a file is that of a slab in use, by its name.
 func (a *Arena) Has(name string) bool {
-	epoch, id, _, ok := readSlabName(a.info.Name, name)
+	s, ok := readSlabName(a.info.Name, name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return ok && epoch == a.epoch && a.slabs[id] != nil && a.slabs[id].name == name
+	return ok && a.slabs[s.id] != nil && a.slabs[s.id].name == name
 }
 
+// keptSlab describes a slab of an earlier process, by the name of its file.
 type keptSlab struct {
-	id   SlabID
-	size devices.Size
-	name string
-	file *os.File
+	epoch devices.Epoch
+	id    SlabID
+	size  devices.Size
+	name  string
+	file  *os.File
 }
 
 // keptSlabs returns the slabs of the present epoch among the files, by ID.
 func (a *Arena) keptSlabs(files map[string]*os.File) []keptSlab {
 	var found []keptSlab
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		epoch, id, size, ok := readSlabName(a.info.Name, name)
-		if !ok || epoch != a.dev.Epoch() || id == 0 || size == 0 || size > a.largest || size%a.opts.PageSize != 0 {
+		s, ok := readSlabName(a.info.Name, name)
+		if !ok || s.epoch != a.dev.Epoch() || s.id == 0 || s.size == 0 || s.size > a.largest || s.size%a.opts.PageSize != 0 {
 			continue
 		}
-		found = append(found, keptSlab{id: id, size: size, name: name, file: files[name]})
+		s.file = files[name]
+		found = append(found, s)
 	}
 	slices.SortFunc(found, func(x, y keptSlab) int { return cmp.Compare(x.id, y.id) })
 	return slices.CompactFunc(found, func(x, y keptSlab) bool { return x.id == y.id })

@@ -173,7 +173,11 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer short.Close()
+	t.Cleanup(func() {
+		if err := short.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	none := func(Found) bool { t.Error("a range was found"); return true }
 	for file, ok := range map[string]bool{
 		name: false, "mem/fake0/8/1/307200": true, "mem/fake0/7/0/307200": true, "mem/fake0/7/1/307201": true,

@@ -13,6 +13,21 @@ import (
 	"github.com/hmcfs/hmcfs/transport"
 )
 
+// newKeeper makes a keeper that must be empty in the end.
+func newKeeper(t *testing.T) *keep.Store {
+	t.Helper()
+	k := &keep.Store{}
+	t.Cleanup(func() {
+		if n := k.Len(); n != 0 {
+			t.Errorf("%d descriptors are still kept", n)
+		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return k
+}
+
 // keptTierOf opens a tier of a new device over what the keeper has.
 func keptTierOf(t *testing.T, keeper *keep.Store, before metadata.Epoch) *Tier {
 	t.Helper()
@@ -27,18 +42,21 @@ func keptTierOf(t *testing.T, keeper *keep.Store, before metadata.Epoch) *Tier {
 // TestTwoContentsOfOneInode finds both contents of an object of which one was replacing the
 // other: the later one is the object's, whichever entry it has.
 func TestTwoContentsOfOneInode(t *testing.T) {
-	keeper := &keep.Store{}
-	defer keeper.Close()
+	keeper := newKeeper(t)
 	tier := keptTierOf(t, keeper, 0)
 	engine, err := transport.New(transport.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close()
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	var all []*Extents
 	for range 3 {
 		x := NewExtents(tier, engine, nil)
-		if err := x.Reserve(t.Context(), 0, 4096); err != nil {
+		if err = x.Reserve(t.Context(), 0, 4096); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, x)
@@ -46,7 +64,7 @@ func TestTwoContentsOfOneInode(t *testing.T) {
 	spec := metadata.Timespec{Sec: -5, Nsec: 999_999_999}
 	for i, x := range []*Extents{all[1], all[2], all[0]} {
 		f := Facts{Size: uint64(i), Atime: spec, Mtime: metadata.Timespec{Nsec: 1}, Ctime: metadata.Timespec{Sec: 1 << 40}, Epoch: tier.Epoch()}
-		if err := x.Keep(77, f, true); err != nil {
+		if err = x.Keep(77, f, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,15 +85,47 @@ func TestTwoContentsOfOneInode(t *testing.T) {
 	if err := tier.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := keeper.Len(); n != 0 {
-		t.Errorf("%d descriptors are still kept", n)
+}
+
+// TestSaved records a change during a save: the record is older than it.
+func TestSaved(t *testing.T) {
+	keeper := newKeeper(t)
+	tier := keptTierOf(t, keeper, 0)
+	x := NewExtents(tier, nil, nil)
+	keep := func(size uint64) {
+		t.Helper()
+		if err := x.Keep(77, Facts{Size: size}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.Reserve(t.Context(), 0, 4096); err != nil {
+		t.Fatal(err)
+	}
+	keep(1)
+	changes := x.Changes()
+	keep(2)
+	x.Saved(changes)
+	if found := tier.Survivors(); len(found) != 1 || !found[0].Dirty || found[0].Facts.Size != 2 {
+		t.Errorf("found %+v", found)
+	}
+	x.Saved(x.Changes())
+	if found := tier.Survivors(); len(found) != 1 || found[0].Dirty {
+		t.Errorf("found %+v", found)
+	}
+	if err := x.Discard(); err != nil {
+		t.Error(err)
+	}
+	if found := tier.Survivors(); len(found) != 0 {
+		t.Errorf("found %+v", found)
+	}
+	if err := tier.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
 // TestFullTable uses all entries of a small device.
 func TestFullTable(t *testing.T) {
-	keeper := &keep.Store{}
-	defer keeper.Close()
+	keeper := newKeeper(t)
 	tier := keptTierOf(t, keeper, 0)
 	kt := tier.table(tier.Epoch())
 	last := -1

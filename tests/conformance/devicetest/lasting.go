@@ -16,7 +16,7 @@ func checkLasting(e *env) {
 	size := e.within(64*kib) / 4096 * 4096
 	f, err := memfd.Create("lasting", int64(size))
 	e.ok(err)
-	defer f.Close()
+	e.Cleanup(func() { e.ok(f.Close()) })
 	mem, err := first.AllocIn(e.ctx, f, devices.Size(size))
 	if err != nil {
 		e.fails("AllocIn", err, devices.ErrUnsupported)
