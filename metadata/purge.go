@@ -76,8 +76,8 @@ func (s *Store) purgeAll(ctx context.Context) error {
 	})
 	for _, key := range keys {
 		var kept bool
-		if err == nil && s.keepNameless {
-			kept, err = s.holdAgain(ctx, keyIno(key))
+		if err == nil && s.nameless.keep {
+			kept, err = holdAgain(ctx, s, keyIno(key))
 		}
 		if err == nil && !kept {
 			err = s.purge(ctx, keyIno(key))
@@ -87,7 +87,7 @@ func (s *Store) purgeAll(ctx context.Context) error {
 }
 
 // holdAgain continues to hold an inode without names that an earlier process held.
-func (s *Store) holdAgain(ctx context.Context, ino Ino) (held bool, err error) {
+func holdAgain(ctx context.Context, s *Store, ino Ino) (held bool, err error) {
 	s.held.Store(ino, nil)
 	rec, err := read(ctx, s, func(t *txn) (record, error) { return t.bearer(ino) })
 	if err != nil {
@@ -97,10 +97,10 @@ func (s *Store) holdAgain(ctx context.Context, ino Ino) (held bool, err error) {
 		}
 		return false, err
 	}
-	if s.nameless == nil {
-		s.nameless = map[Ino]Inode{}
+	if s.nameless.found == nil {
+		s.nameless.found = map[Ino]Inode{}
 	}
-	s.nameless[ino] = rec.Inode
+	s.nameless.found[ino] = rec.Inode
 	return true, nil
 }
 

@@ -25,11 +25,9 @@ type Store struct {
 	locks      lockTable
 	cache      *cache
 	held       sync.Map // the inodes whose attributes outlive their last name
-	// keepNameless has them outlive the process, and nameless are those of the process before.
-	keepNameless bool
-	nameless     map[Ino]Inode
-	usage        usage
-	updates      updates
+	nameless
+	usage   usage
+	updates updates
 	// changed holds the function set by OnWrite, witness that set by SetWitness.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 	witness atomic.Pointer[func(limit Ino) error]

@@ -68,10 +68,8 @@ func killedAfter(t *testing.T, keeper *keep.Store, dir string, seed uint64, life
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	for limit := time.Now().Add(20 * time.Second); words.At(0).Load() == 0 && time.Now().Before(limit); {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(life)
+	kit.Eventually(t, 20*time.Second, func() bool { return words.At(0).Load() > 0 })
+	<-time.After(life)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}
@@ -101,7 +99,7 @@ func serveKeeper(t *testing.T, keeper *keep.Store, c *net.UnixConn) {
 	}
 }
 
-// killedFile is what a file should be.
+// killedFile describes a file as it was found, or as it should be.
 type killedFile struct {
 	there  bool
 	device int

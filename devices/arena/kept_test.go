@@ -168,7 +168,9 @@ func TestRestoreRefuses(t *testing.T) {
 	m := &keptModel{t: t, rng: rand.New(rand.NewPCG(1, 1)), keeper: keeper, epoch: 7}
 	m.open()
 	l := mustAlloc(t, m.arena, 4096)
+	m.arena.mu.Lock()
 	name := m.arena.slabs[l.Slab].name
+	m.arena.mu.Unlock()
 	short, err := memfd.Create("short", 4096)
 	if err != nil {
 		t.Fatal(err)

@@ -192,23 +192,35 @@ func (x *Extents) loadKept(ino uint64) error {
 	if k.table == nil {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	found := k.entryNow()
 	var fault error
 	x.tree.Scan(func(_ uint64, e extent) bool {
 		of, ok := x.tier.arena.LabelOf(e.lease)
 		entry := int(of.Owner) - 1
-		if !ok || of.Off != e.off || of.Written != e.written || !k.table.isOf(entry, ino) || k.entry >= 0 && k.entry != entry {
+		if !ok || of.Off != e.off || of.Written != e.written || !k.table.isOf(entry, ino) || found >= 0 && found != entry {
 			fault = fmt.Errorf("the record of object %d does not match the memory of %s: %w", ino, x.tier.Name, ErrLost)
 			return false
 		}
-		k.entry = entry
+		found = entry
 		return true
 	})
-	if fault != nil {
-		k.entry = -1
+	if fault == nil {
+		k.begin(found)
 	}
 	return fault
+}
+
+func (k *keeping) entryNow() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.entry
+}
+
+// begin continues an entry of an earlier process.
+func (k *keeping) begin(entry int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.entry = entry
 }
 
 // IsKept reports whether the content has an entry, or needs none.
@@ -217,7 +229,5 @@ func (x *Extents) IsKept() bool {
 	if k.table == nil {
 		return true
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.entry >= 0
+	return k.entryNow() >= 0
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// Facts are what an object in device memory knows better than its record.
+// Facts are the values of an object in device memory that may be newer than its record's.
 type Facts struct {
 	Size                uint64
 	Atime, Mtime, Ctime metadata.Timespec

@@ -11,8 +11,7 @@ import (
 // maxSlabs bounds the number of slabs that are kept of one device.
 const maxSlabs = 1 << 14
 
-// keptSlabs is where the arena of a tier keeps its slabs. It lists them in the table, so
-// that a slab that is missing later is noticed: its pages would read as zeros. A slab is in
+// keptSlabs keeps the slabs of a tier's arena, and lists them in the table, so that a slab that is missing later is noticed: its pages would read as zeros. A slab is in
 // the list only while the keeper has it.
 type keptSlabs struct{ of *keptTier }
 

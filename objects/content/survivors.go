@@ -180,11 +180,14 @@ func (t *Tier) endFound() error {
 // adopt frees the entries of all owners but the given.
 func (kt *keptTable) adopt(live map[uint64]*Survivor) {
 	for entry := range int(kt.words.At(headTop).Load()) {
-		if s := live[ownerOf(entry)]; s != nil {
-			kt.rank = max(kt.rank, s.rank)
-			continue
+		if live[ownerOf(entry)] == nil {
+			kt.release(entry)
 		}
-		kt.release(entry)
+	}
+	kt.mu.Lock()
+	defer kt.mu.Unlock()
+	for _, s := range live {
+		kt.rank = max(kt.rank, s.rank)
 	}
 }
 
@@ -202,7 +205,7 @@ func (t *Tier) Record(s *Survivor) {
 // NewSurvivor returns the content of a dirty survivor that has no record.
 func NewSurvivor(t *Tier, e *transport.Engine, logf func(string, error), s *Survivor) (*Extents, error) {
 	x := NewExtents(t, e, logf)
-	x.kept.entry = s.entry //nolint:checklocks // nothing else refers to it yet
+	x.kept.begin(s.entry)
 	if err := x.Load(s.Ino, s.Maps); err != nil {
 		return nil, fmt.Errorf("object %d without a name: %w", s.Ino, err)
 	}

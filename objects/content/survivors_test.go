@@ -49,7 +49,7 @@ func TestTwoContentsOfOneInode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := engine.Close(); err != nil {
+		if err = engine.Close(); err != nil {
 			t.Error(err)
 		}
 	})
