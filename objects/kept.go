@@ -26,12 +26,14 @@ func (o *object) keepIn(x *content.Extents, f facts) error {
 }
 
 // ensureKept makes sure that the content about to be stored can be found by the process
-// that follows: the record that mark writes must never be all that is left of it.
+// that follows. If fresh is set, the object has no content yet, and its record is about to
+// say that it has: the entry is then dirty before, so that the record is never all that is
+// left of the object.
 //
 // Errors: devices.ErrOutOfMemory.
-func (o *object) ensureKept(body content.Content) error {
+func (o *object) ensureKept(body content.Content, fresh bool) error {
 	x, ok := body.(*content.Extents)
-	if !ok || x.IsKept() {
+	if !ok || !fresh && x.IsKept() {
 		return nil
 	}
 	o.mu.Lock()

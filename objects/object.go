@@ -260,7 +260,7 @@ func (o *object) mark(ctx context.Context, end uint64) error {
 	if t.Files != nil || isBound(body) {
 		return nil
 	}
-	if err := o.ensureKept(body); err != nil || known == now {
+	if err := o.ensureKept(body, known != now); err != nil || known == now {
 		return err
 	}
 	if known != 0 {

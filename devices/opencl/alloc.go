@@ -14,11 +14,12 @@ import (
 // Alloc creates a buffer and makes the driver allocate its memory immediately, so that a
 // driver that allocates lazily, at the first use, fails here.
 func (d *device) Alloc(ctx context.Context, n devices.Size) (*devices.Memory, error) {
-	return d.alloc(ctx, n, d.newBuffer)
+	return d.alloc(ctx, n, n, d.newBuffer)
 }
 
-// alloc allocates n bytes in a buffer that fresh makes.
-func (d *device) alloc(ctx context.Context, n devices.Size, fresh func(context.Context, devices.Size) (*buffer, error)) (*devices.Memory, error) {
+// alloc allocates n bytes in a buffer that fresh makes. more is the part of it that the
+// machine's memory does not hold yet.
+func (d *device) alloc(ctx context.Context, n, more devices.Size, fresh func(context.Context, devices.Size) (*buffer, error)) (*devices.Memory, error) {
 	leave, err := d.life.Enter(ctx, d.self)
 	if err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func (d *device) alloc(ctx context.Context, n devices.Size, fresh func(context.C
 	if n > d.info.MaxAlloc && n <= d.info.Total {
 		return nil, fmt.Errorf("one allocation is at most %v: %w", d.info.MaxAlloc, d.outOfMemory(n, d.info.MaxAlloc))
 	}
-	if err = d.reserve(n); err != nil {
+	if err = d.reserve(n, more); err != nil {
 		return nil, err
 	}
 	b, err := fresh(ctx, n)
@@ -49,9 +50,9 @@ func (d *device) outOfMemory(asked, free devices.Size) error {
 }
 
 // reserve counts n bytes as used if they fit into the configured size and, for memory
-// shared with the host, into the host's available memory: the host would not refuse later,
-// but kill a process.
-func (d *device) reserve(n devices.Size) error {
+// shared with the host, more of them into the host's available memory: the host would not
+// refuse later, but kill a process.
+func (d *device) reserve(n, more devices.Size) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := d.info.Total - d.used
@@ -59,7 +60,7 @@ func (d *device) reserve(n devices.Size) error {
 		return d.outOfMemory(n, left)
 	}
 	if d.entry.unified {
-		if host, ok := d.system.available(); ok && n > host {
+		if host, ok := d.system.available(); ok && more > host {
 			return d.outOfMemory(n, host)
 		}
 	}

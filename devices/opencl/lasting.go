@@ -19,14 +19,21 @@ func (d *mappedDevice) AllocIn(ctx context.Context, f *os.File, n devices.Size) 
 	if err := d.mayLast(); err != nil {
 		return nil, err
 	}
-	return d.alloc(ctx, n, func(_ context.Context, n devices.Size) (*buffer, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("look at the file for memory of %s: %w: %w", d.info.Name, devices.ErrDevice, err)
+	}
+	more := n - min(n, devices.Size(st.Blocks)*512)
+	return d.alloc(ctx, n, more, func(_ context.Context, n devices.Size) (*buffer, error) {
 		own, err := memfd.Map(f, 0, int(n))
 		if err != nil {
 			return nil, d.allocError(n, check("mmap ("+err.Error()+")", codeOutOfHostMemory))
 		}
 		// Without huge pages, or before Linux 5.14, the memory works but is slower to access.
 		_ = unix.Madvise(own, unix.MADV_HUGEPAGE)
-		_ = unix.Madvise(own, unix.MADV_POPULATE_WRITE)
+		if more > 0 {
+			_ = unix.Madvise(own, unix.MADV_POPULATE_WRITE)
+		}
 		b, err := d.bufferOver(own)
 		if err != nil {
 			return nil, d.allocError(n, err)

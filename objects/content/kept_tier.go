@@ -81,10 +81,10 @@ func (k *keptTier) resume() error {
 	if err != nil {
 		return fmt.Errorf("find kept memory: %w", err)
 	}
-	k.found = found
 	if len(found) == 0 {
 		return nil
 	}
+	k.found = found
 	f := found[keptName(k.device)]
 	if f == nil {
 		return errors.Join(errors.New("the state of its objects is missing"), k.dropFound())
