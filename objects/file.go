@@ -165,7 +165,8 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 		return 0, err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		part := p[at.Off-off : at.Off-off+at.N]
 		if at.Hole {
 			clear(part)
@@ -188,7 +189,7 @@ func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 	if err != nil || seen.N == 0 {
 		return Views{Release: func() {}}, err
 	}
-	v, err := f.store.views(ctx, seen.Pieces)
+	v, err := f.store.views(ctx, seen.Pieces())
 	if err != nil {
 		seen.Release()
 		return Views{}, err
@@ -357,7 +358,8 @@ func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if seen.N == 0 {
 		return 0, fmt.Errorf("seek to %d, beyond the end: %w", off, ErrNoData)
 	}
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		if at.Hole == (w == SeekHole) {
 			return at.Off, nil
 		}

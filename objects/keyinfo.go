@@ -83,6 +83,9 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 // the records, so it is read while they exist.
 func (ix *keyIndex) findBlobs(ctx context.Context, key string) (carrier, error) {
 	for {
+		if known, text, ok := ix.meta.KnownKey(key, xattrBlobs); ok && !ix.isOver(*known) {
+			return carrier{Inode: *known, blobs: text}, nil
+		}
 		in, err := ix.find(ctx, key)
 		if err != nil || in.tensor != "" {
 			return in, err

@@ -18,7 +18,7 @@ func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 		cuts := o.cuts.Load()
 		end, err := o.end()
 		if err != nil || off >= end || n == 0 {
-			return content.Range{Release: func() {}}, err
+			return content.Range{}, err
 		}
 		seen, err := o.content().Find(off, min(n, end-off), sparse)
 		if err != nil {

@@ -31,7 +31,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	defer h.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer h.store.table.unpin(ctx, o, pinUse)
 	before := o.version.Load()
 	if in.tensor != "" {
 		err = h.scatterTensor(ctx, o, in, sc)
@@ -87,6 +87,9 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	if err != nil {
 		return err
 	}
+	if noted == "" {
+		return o.scatterFrom(ctx, sc, 0, []uint64{size})
+	}
 	want, err := sizesIn(noted, size)
 	if err != nil {
 		return err
@@ -96,19 +99,29 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 
 // scatterFrom fills blobs with those of the object, which begin at off and have the sizes
 // want.
-func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want []uint64) error {
-	if err := sc.fits(want); err != nil {
+func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want []uint64) (err error) {
+	if err = sc.fits(want); err != nil {
 		return err
 	}
+	if len(sc.Blobs) == 1 {
+		b := &sc.Blobs[0]
+		err = o.scatterPart(ctx, stretch{region: b.Region, at: b.Off, off: off + sc.Offset, n: b.Len})
+	} else {
+		err = o.scatterParts(ctx, sc, off, want)
+	}
+	o.accessed()
+	return err
+}
+
+// scatterParts is scatterFrom for several blobs.
+func (o *object) scatterParts(ctx context.Context, sc Scatter, off uint64, want []uint64) error {
 	parts, workers := sc.parts(want)
 	for i := range parts {
 		parts[i].off += off
 	}
-	err := Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+	return Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		return o.scatterPart(ctx, parts[i])
 	})
-	o.accessed()
-	return err
 }
 
 // fits compares the blobs to be filled with those of the source.
@@ -119,7 +132,7 @@ func (sc *Scatter) fits(want []uint64) error {
 		ok = sc.Offset <= want[i] && n <= want[i]-sc.Offset && (!sc.Exact || n == want[i])
 	}
 	if !ok {
-		return &ShapeError{Want: want, Got: sizesOf(sc.Blobs), Offset: sc.Offset}
+		return &ShapeError{Want: slices.Clone(want), Got: sizesOf(sc.Blobs), Offset: sc.Offset}
 	}
 	if sc.Replica && (sc.Offset != 0 || !slices.Equal(want, sizesOf(sc.Blobs))) {
 		return fmt.Errorf("a replica must have all bytes of the object: %w", ErrInvalid)
