@@ -228,16 +228,22 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 //
 // Errors: ErrLost.
 func (o *object) end() (uint64, error) {
+	size, _, err := o.extent()
+	return size, err
+}
+
+// extent is end, and returns the content of that moment too.
+func (o *object) extent() (size uint64, body content.Content, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	if _, gone := o.body.(content.Lost); gone {
-		return 0, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
+	switch b := o.body.(type) {
+	case content.Lost:
+		return 0, b, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
+	case *content.HostFile:
+		st, err := b.Stat()
+		return uint64(st.Size), b, err
 	}
-	if h, ok := o.body.(*content.HostFile); ok {
-		st, err := h.Stat()
-		return uint64(st.Size), err
-	}
-	return o.size, nil
+	return o.size, o.body, nil
 }
 
 // mark records, before the first byte of content is stored, that there is content in

@@ -25,10 +25,10 @@ const (
 	// goroutines.
 	maxCalls        = 1 << 16
 	maxForeignCalls = 128
-	// maxIdle bounds the calls of a session that are kept to be used again, and largestIdle
-	// the keys, lists and blobs of each.
-	maxIdle     = 8
-	largestIdle = 256
+	// maxIdle bounds the calls of a session that are kept to be used again, and mostIdle the keys,
+	// lists and blobs of all of them.
+	maxIdle  = 8
+	mostIdle = 2048
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
 	frameBuffer = 16 << 10
 )
@@ -72,6 +72,9 @@ type framed struct {
 	// idle are calls whose memory is used again, at most maxIdle.
 	// +checklocks:mu
 	idle []*framedCall
+	// spare is the size of all of them, at most mostIdle.
+	// +checklocks:mu
+	spare int
 }
 
 // attendFrames serves the frames of a session and returns when the session must end.
@@ -214,6 +217,7 @@ func (f *framed) newCall(id uint64) *framedCall {
 	if n := len(f.idle); n > 0 {
 		c = f.idle[n-1]
 		f.idle = f.idle[:n-1]
+		f.spare -= c.size()
 	} else {
 		c = &framedCall{framed: f, out: frameSink{framed: f}}
 	}
@@ -233,16 +237,23 @@ func (f *framed) finish(id uint64) {
 // leave ends a call whose last frame was sent. Its memory is available to later ones if again is
 // true.
 func (f *framed) leave(c *framedCall, again bool) {
-	size := cap(c.q.Keys) + cap(c.q.Lists)
-	for _, l := range c.q.Lists[:cap(c.q.Lists)] {
-		size += cap(l.Blobs)
-	}
+	size := c.size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.active--
-	if again && size <= largestIdle && cap(c.out.buf) <= 2*lineBuffer && len(f.idle) < maxIdle {
+	if again && f.spare+size <= mostIdle && cap(c.out.buf) <= 2*lineBuffer && len(f.idle) < maxIdle {
 		f.idle = append(f.idle, c)
+		f.spare += size
 	}
+}
+
+// size returns the number of keys, lists and blobs that the memory of a call has room for.
+func (c *framedCall) size() int {
+	size := cap(c.q.Keys) + cap(c.q.Lists)
+	for i := range c.q.Lists[:cap(c.q.Lists)] {
+		size += cap(c.q.Lists[:cap(c.q.Lists)][i].Blobs)
+	}
+	return size
 }
 
 // call starts a call. Its error ends the session.
