@@ -54,11 +54,18 @@ func valid(op, name string) error {
 }
 
 func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, error) {
-	a := &answer{session: s, ctx: ctx, came: make(chan struct{}, 1), into: q.into, stop: func() bool { return true }}
+	a := s.newAnswer(ctx)
+	a.into = q.into
 	if err := s.start(a); err != nil {
 		return frames.FileAnswer{}, closedError(err)
 	}
-	defer a.end()
+	var got frames.FileAnswer
+	defer func() {
+		a.end()
+		if q.into != nil || len(got.Data) == 0 { // otherwise the caller has the frame's data
+			a.recycle()
+		}
+	}()
 	if err := s.sendFileCall(q, a.id); err != nil {
 		a.over = true // it has not begun
 		return frames.FileAnswer{}, err
@@ -73,7 +80,7 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 	case p.kind != frames.KindFileAnswer:
 		return frames.FileAnswer{}, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 	}
-	got, err := frames.ParseFileAnswer(p.body)
+	got, err = frames.ParseFileAnswer(p.body)
 	switch {
 	case err != nil || q.into == nil:
 	case p.data != nil:
@@ -108,7 +115,7 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 		head = append(head, q.call.Data...)
 		s.out = head
 		if err = frames.Finish(head, 0); err == nil {
-			s.writeLocked(head)
+			s.writeLocked(head, nil)
 		}
 		return err
 	}
@@ -118,13 +125,13 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 	return err
 }
 
-// writePieces writes pieces with one system call.
-func writePieces(conn *net.UnixConn, pieces [][]byte) error {
-	if len(pieces) == 1 {
-		_, err := conn.Write(pieces[0])
+// writePieces writes a frame with one system call.
+func writePieces(conn *net.UnixConn, frame, more []byte) error {
+	if len(more) == 0 {
+		_, err := conn.Write(frame)
 		return err
 	}
-	all := net.Buffers(pieces)
+	all := net.Buffers{frame, more}
 	_, err := all.WriteTo(conn)
 	return err
 }

@@ -54,7 +54,10 @@ type Session struct {
 	// answers are those of the calls in progress, by number; nil once the session has ended.
 	// +checklocks:mu
 	answers map[uint64]*answer
-	calls   sync.WaitGroup
+	// spare are answers to calls that are over, at most maxSpare.
+	// +checklocks:mu
+	spare []*answer
+	calls sync.WaitGroup
 }
 
 var _ hetero.Client = (*Session)(nil)
@@ -105,6 +108,7 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		client: c, id: hello.Session, conn: conn, gone: make(chan struct{}), answers: map[uint64]*answer{},
 		role: make(chan struct{}, 1), in: receiver{in: in},
 	}
+	s.in.of = s.answerTo
 	s.role <- struct{}{}
 	return s, nil
 }
@@ -126,7 +130,7 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
 	hello := receiver{in: in}
-	h, p, err := hello.next(nil)
+	h, p, err := hello.next()
 	if err != nil {
 		return frames.Hello{}, err
 	}
@@ -156,7 +160,7 @@ func (s *Session) end() {
 
 // attend reads until the session has ended, or for at most a time.
 func (s *Session) attend(limit time.Duration) {
-	none := &answer{session: s, came: make(chan struct{}, 1)}
+	none := s.newAnswer(context.Background())
 	late := time.AfterFunc(limit, func() { none.fail(errLate) })
 	defer late.Stop()
 	for {
@@ -197,6 +201,9 @@ func (s *Session) start(a *answer) error {
 	if !closed && s.answers != nil {
 		s.last++
 		a.id = s.last
+		a.mu.Lock()
+		a.number = a.id
+		a.mu.Unlock()
 		s.answers[a.id] = a
 		s.calls.Add(1)
 		s.mu.Unlock()
@@ -221,13 +228,13 @@ func (s *Session) forget(a *answer) {
 func (s *Session) send(frame []byte) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	s.writeLocked(frame)
+	s.writeLocked(frame, nil)
 }
 
-// writeLocked writes a frame.
+// writeLocked writes a frame, the end of which is more.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(pieces ...[]byte) {
+func (s *Session) writeLocked(frame, more []byte) {
 	// The deadline is renewed before it has used up half of its time.
 	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
 		s.deadline = now.Add(sendLimit)
@@ -236,7 +243,7 @@ func (s *Session) writeLocked(pieces ...[]byte) {
 	if s.cut {
 		return
 	}
-	if err := writePieces(s.conn, pieces); err != nil {
+	if err := writePieces(s.conn, frame, more); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		_ = s.conn.CloseWrite()

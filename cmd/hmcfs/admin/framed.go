@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,9 +64,12 @@ type framed struct {
 	broken error
 
 	mu sync.Mutex
-	// calls are the calls in progress by their number.
+	// calls are the contexts of the calls in progress, by their number.
 	// +checklocks:mu
-	calls map[uint64]context.CancelFunc
+	calls map[uint64]callLife
+	// lives are contexts of calls that have ended, at most maxIdle, for later ones.
+	// +checklocks:mu
+	lives []callLife
 	// active counts them, and those whose last frame has not been sent.
 	// +checklocks:mu
 	active int
@@ -81,7 +85,7 @@ type framed struct {
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
-		calls: map[uint64]context.CancelFunc{}, over: make(chan error, 1),
+		calls: map[uint64]callLife{}, over: make(chan error, 1),
 	}
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
@@ -225,13 +229,25 @@ func (f *framed) newCall(id uint64) *framedCall {
 	return c
 }
 
-// finish removes a call from those in progress: its number may be used again.
-func (f *framed) finish(id uint64) {
+// callLife is the context of a call, and the one that it is derived from.
+type callLife struct {
+	ctx, of context.Context //nolint:containedctx // it belongs to one call at a time
+	cancel  context.CancelFunc
+}
+
+// finish removes a call from those in progress: its number may be used again. again is true if
+// nothing uses its context any more, which then is a later call's, unless it was cancelled.
+func (f *framed) finish(id uint64, again bool) {
 	f.mu.Lock()
-	end := f.calls[id]
+	life := f.calls[id]
 	delete(f.calls, id)
+	if again = again && life.ctx.Err() == nil && len(f.lives) < maxIdle; again {
+		f.lives = append(f.lives, life)
+	}
 	f.mu.Unlock()
-	end()
+	if !again {
+		life.cancel()
+	}
 }
 
 // leave ends a call whose last frame was sent. Its memory is available to later ones if again is
@@ -359,24 +375,39 @@ func (f *framed) bytes(n int) ([]byte, error) {
 func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.calls[id] != nil {
+	if _, twice := f.calls[id]; twice {
 		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
 	}
 	if f.active >= f.most {
 		f.server.opts.Refusals.add(boundCalls)
 		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, f.most)
 	}
-	ctx, f.calls[id] = context.WithCancel(ctx)
+	life := f.lifeLocked(ctx)
+	f.calls[id] = life
 	f.active++
-	return ctx, nil
+	return life.ctx, nil
+}
+
+// lifeLocked returns a context derived from another one.
+//
+// +checklocks:f.mu
+func (f *framed) lifeLocked(of context.Context) callLife {
+	for i, life := range f.lives {
+		if life.of == of {
+			f.lives = slices.Delete(f.lives, i, i+1)
+			return life
+		}
+	}
+	ctx, cancel := context.WithCancel(of)
+	return callLife{ctx: ctx, of: of, cancel: cancel}
 }
 
 // cancel ends a call early, if it is in progress.
 func (f *framed) cancel(id uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if end := f.calls[id]; end != nil {
-		end()
+	if life, ok := f.calls[id]; ok {
+		life.cancel()
 	}
 }
 
@@ -392,7 +423,7 @@ func (c *framedCall) run(ctx context.Context) {
 	begun := time.Now()
 	err := c.verb.do(ctx, f.one.client, &c.q, &c.answer)
 	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)
-	f.finish(c.out.id) // before the client has the last frame
+	f.finish(c.out.id, !c.verb.waits && !c.q.Async && c.q.Timeout == 0) // before the client has the last frame
 	// A failure to send ends the session.
 	if err != nil {
 		_ = c.out.refuse(err)

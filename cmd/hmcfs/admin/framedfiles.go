@@ -142,7 +142,7 @@ func (c *fileCall) run(ctx context.Context) {
 	begun, a := time.Now(), fileAnswer{out: c.begin()}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &a))
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, a.n, begun, fault)
-	f.finish(c.id)          // before the client has the answer
+	f.finish(c.id, true)    // before the client has the answer
 	_ = c.answer(&a, fault) // a failure to send ends the session
 	done = true
 }
