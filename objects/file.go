@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/content"
@@ -146,7 +147,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 }
 
 // Accessed records an access for data that Peek has read.
-func (f *File) Accessed() { f.obj.accessed() }
+func (f *File) Accessed() { f.obj.accessed(time.Now()) }
 
 // Peek is ReadAt without recording the access.
 func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
@@ -194,7 +195,7 @@ func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 		seen.Release()
 		return Views{}, err
 	}
-	f.obj.accessed()
+	f.obj.accessed(time.Now())
 	unmap := v.Release
 	v.Release = func() { unmap(); seen.Release() }
 	return v, nil

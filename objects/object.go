@@ -304,14 +304,14 @@ func (o *object) touch(end uint64, path transport.Path) {
 	o.dirty.Store(true)
 }
 
-// accessed records a read, if Options.Atime says so.
-func (o *object) accessed() {
+// accessed records a read that ended at a time, if Options.Atime says so.
+func (o *object) accessed(at time.Time) {
 	o.mu.RLock()
 	_, host := o.body.(*content.HostFile)
 	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
 	last := o.atime
 	o.mu.RUnlock()
-	if host || !o.table.atime.Notes(stale || time.Now().Unix()-last.Sec > 24*60*60) {
+	if host || !o.table.atime.Notes(stale || at.Unix()-last.Sec > 24*60*60) {
 		return
 	}
 	now := o.table.meta.Now()

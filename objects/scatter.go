@@ -27,21 +27,21 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, in, err := h.pinKey(ctx, sc)
+	o, in, blobs, err := h.pinKey(ctx, sc)
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
 	defer h.store.table.unpin(ctx, o, pinUse)
 	before := o.version.Load()
-	if in.tensor != "" {
-		err = h.scatterTensor(ctx, o, in, sc)
+	if in != nil {
+		err = h.scatterTensor(ctx, o, *in, sc)
 	} else {
-		err = o.scatter(ctx, sc, in.blobs)
+		err = o.scatter(ctx, sc, blobs)
 	}
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	if !sc.Replica || in.tensor != "" {
+	if !sc.Replica || in != nil {
 		return nil
 	}
 	if err = h.replicate(ctx, o, before, sc.Blobs); err != nil {
@@ -50,32 +50,38 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins the object that a key names, or whose tensor it names, if the user has the
-// permissions for sc.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in carrier, err error) {
+// pinKey pins the object that a key names, if the user has the permissions for sc, and returns its
+// user.hmc.blobs. in is not nil if the key names a tensor of the object.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in *carrier, blobs string, err error) {
 	for {
-		in, err = h.store.index.findBlobs(ctx, sc.Key)
-		if err == nil {
-			err = h.mayScatter(ctx, in, sc)
+		named, blobs, known := h.store.index.known(sc.Key)
+		if !known {
+			found, err := h.store.index.findBlobs(ctx, sc.Key)
+			if err != nil {
+				return nil, nil, "", err
+			}
+			if named, blobs = &found.Inode, found.blobs; found.tensor != "" {
+				in = &found
+			}
 		}
-		if err != nil {
-			return nil, in, err
+		if err = h.mayScatter(ctx, named, sc.Replica && in == nil); err != nil {
+			return nil, nil, "", err
 		}
-		o, err = h.store.table.pin(ctx, in.Ino, pinUse)
+		o, err = h.store.table.pin(ctx, named.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, in, err
+			return o, in, blobs, err
 		}
-		// It was replaced or removed since it was found; look the key up again.
+		in = nil // it was replaced or removed since it was found; look the key up again
 	}
 }
 
-// mayScatter checks that the holder's user has the permissions for sc.
-func (h *Holder) mayScatter(ctx context.Context, in carrier, sc Scatter) error {
-	if err := h.store.access.mayUse(ctx, h.who, in.Inode, PermRead); err != nil {
+// mayScatter checks that the holder's user has the permissions for a Scatter. A replica becomes a
+// source of the bytes that others read.
+func (h *Holder) mayScatter(ctx context.Context, in *metadata.Inode, replica bool) error {
+	if err := h.store.access.mayUse(ctx, h.who, in, PermRead); err != nil {
 		return err
 	}
-	// A replica becomes a source of the bytes that others read.
-	if sc.Replica && in.tensor == "" && !h.who.May(&in.Inode, PermWrite) {
+	if replica && !h.who.May(in, PermWrite) {
 		return fmt.Errorf("a replica requires write permission: %w", ErrForbidden)
 	}
 	return nil
@@ -109,7 +115,7 @@ func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want [
 	} else {
 		err = o.scatterParts(ctx, sc, off, want)
 	}
-	o.accessed()
+	o.accessed(o.table.engine.Recent())
 	return err
 }
 

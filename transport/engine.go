@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,6 +27,9 @@ type Engine struct {
 	// made is the time from which the clock counts: a reading of a duration takes half as long as
 	// that of a time.
 	made time.Time
+	// last is the clock at the end of the last copy, and base a recent time.
+	last atomic.Int64
+	base atomic.Pointer[time.Time]
 	// close closes the engine once.
 	close func() error
 }
@@ -144,9 +148,26 @@ func (e *Engine) Close() error { return e.close() }
 // clock returns the time since the engine was made.
 func (e *Engine) clock() time.Duration { return time.Since(e.made) }
 
+// Recent returns the time at which a copy ended last. After a copy of the caller that is the time now,
+// without a reading of the clock.
+func (e *Engine) Recent() time.Time {
+	last := e.made.Add(time.Duration(e.last.Load()))
+	if base := e.base.Load(); base != nil && last.Sub(*base) < recentFor {
+		return base.Add(last.Sub(*base))
+	}
+	now := time.Now() // it may have been set
+	e.base.Store(&now)
+	return now
+}
+
+// recentFor is the time after which Recent reads the clock again.
+const recentFor = time.Second
+
 // ended counts and reports what began at start.
 func (e *Engine) ended(info *CopyInfo, start time.Duration) {
-	info.Duration = e.clock() - start
+	now := e.clock()
+	e.last.Store(int64(now))
+	info.Duration = now - start
 	e.counters.add(info)
 	e.opts.Listener.Copied(*info)
 	if info.Err == nil {

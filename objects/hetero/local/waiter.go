@@ -22,6 +22,9 @@ const workers = 8
 // slowKey is the mean time for a key from which on goroutines are started for the others.
 const slowKey = 20 * time.Microsecond
 
+// fewKeys is the number of keys after which the time is looked at less often: once for as many.
+const fewKeys = 8
+
 // plan is a call whose keys may not exist yet.
 type plan struct {
 	keys []string
@@ -110,7 +113,7 @@ func (w *waiter) left() []int {
 // takes to start goroutines.
 func (w *waiter) first(ctx context.Context) {
 	n, from, begun := len(w.plan.keys), 0, time.Now()
-	for from < n && (from == 0 || time.Since(begun) <= time.Duration(from)*slowKey) {
+	for from < n && (from == 0 || from > fewKeys && from%fewKeys != 0 || time.Since(begun) <= time.Duration(from)*slowKey) {
 		w.firstOf(ctx, from)
 		from++
 	}
