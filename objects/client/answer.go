@@ -73,12 +73,12 @@ const (
 func (s *Session) newAnswer(ctx context.Context) *answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := &answer{}
+	var a *answer
 	if n := len(s.spare); n > 0 {
 		a = s.spare[n-1]
 		s.spare = s.spare[:n-1]
 	} else {
-		a.session, a.came = s, make(chan struct{}, 1)
+		a = &answer{session: s, came: make(chan struct{}, 1)}
 	}
 	a.ctx, a.stop, a.alone, a.over = ctx, nil, true, false
 	return a
