@@ -22,7 +22,8 @@ const workers = 8
 // slowKey is the mean time for a key from which on goroutines are started for the others.
 const slowKey = 20 * time.Microsecond
 
-// fewKeys is the number of keys after which the time is looked at less often: once for as many.
+// fewKeys is the number of keys after which the time is looked at less often, once for as many, unless
+// a key may take as long as another node does.
 const fewKeys = 8
 
 // plan is a call whose keys may not exist yet.
@@ -112,8 +113,11 @@ func (w *waiter) left() []int {
 // first tries all keys once. It begins alone: small keys in host memory take less time than it
 // takes to start goroutines.
 func (w *waiter) first(ctx context.Context) {
-	n, from, begun := len(w.plan.keys), 0, time.Now()
-	for from < n && (from == 0 || from > fewKeys && from%fewKeys != 0 || time.Since(begun) <= time.Duration(from)*slowKey) {
+	n, from, begun, asks := len(w.plan.keys), 0, time.Now(), w.client.keys.CanWait()
+	quick := func() bool {
+		return !asks && from > fewKeys && from%fewKeys != 0 || time.Since(begun) <= time.Duration(from)*slowKey
+	}
+	for from < n && (from == 0 || quick()) {
 		w.firstOf(ctx, from)
 		from++
 	}
