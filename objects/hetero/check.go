@@ -52,12 +52,12 @@ func repeated(keys []string) (i, first int, twice bool) {
 			place = (place ^ uint32(key[k])) * 16777619
 		}
 		for place ^= place >> 16; ; place++ {
-			have := &table[place%uint32(len(table))]
-			if *have == 0 {
-				*have = uint8(i + 1)
+			at := place % uint32(len(table))
+			if table[at] == 0 {
+				table[at] = uint8(i + 1)
 				break
 			}
-			if first = int(*have) - 1; keys[first] == key {
+			if first = int(table[at]) - 1; keys[first] == key {
 				return i, first, true
 			}
 		}

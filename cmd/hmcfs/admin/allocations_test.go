@@ -107,9 +107,8 @@ func TestAllocations(t *testing.T) {
 	fatal(t, errors.Join(err, done.Err()))
 	mget := func(n int) func() {
 		return func() {
-			if done, err := s.DevMGet(ctx, keys[:n], to[:n], hetero.GetOptions{}); err != nil || done.Err() != nil {
-				t.Fatal(err, done.Err())
-			}
+			got, failure := s.DevMGet(ctx, keys[:n], to[:n], hetero.GetOptions{})
+			fatal(t, errors.Join(failure, got.Err()))
 		}
 	}
 	f, err := s.Files().OpenFile("host/file", os.O_RDWR|os.O_CREATE, 0o600)

@@ -144,7 +144,7 @@ func (c *fileCall) run(ctx context.Context) {
 	c.a = fileAnswer{out: c.begin()}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &c.a))
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, c.a.n, begun, fault)
-	f.finish(c.id, true)    // before the client has the answer
+	f.finish(c.id, true)      // before the client has the answer
 	_ = c.answer(&c.a, fault) // a failure to send ends the session
 	done = true
 }

@@ -49,12 +49,12 @@ func (c *Client) detach(ctx context.Context, n int) (call context.Context, leave
 	if err = c.background.take(n); err != nil {
 		return nil, nil, err
 	}
-	begun, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		c.background.give(n)
 		return nil, nil, err
 	}
-	return begun, func() {
+	return call, func() {
 		c.background.give(n)
 		begun.leave()
 	}, nil

@@ -107,10 +107,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// begin starts a call, whose leave must be called once.
+// begin starts a call, whose leave must be called once, and returns its context.
 //
 // Errors: ErrClosed.
-func (c *Client) begin(ctx context.Context) (*call, error) {
+func (c *Client) begin(ctx context.Context) (context.Context, *call, error) {
 	c.mu.RLock()
 	closed := c.closed
 	if !closed {
@@ -118,9 +118,10 @@ func (c *Client) begin(ctx context.Context) (*call, error) {
 	}
 	c.mu.RUnlock()
 	if closed {
-		return nil, hetero.ErrClosed
+		return nil, nil, hetero.ErrClosed
 	}
-	return &call{Context: ctx, client: c}, nil
+	begun := &call{Context: ctx, client: c}
+	return begun, begun, nil
 }
 
 // failure returns the error of a key of a call: ErrClosed for a call that the client's end has

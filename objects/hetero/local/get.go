@@ -51,7 +51,7 @@ func (c *Client) scatter(keys []string, lists []hetero.DeviceBlobList, o hetero.
 		at = end
 	}
 	g.results = make(hetero.Results, len(keys))
-	g.waiter.plan = plan{keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound, try: g.try}
+	g.plan = plan{keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound, try: g.try}
 	return g, nil
 }
 
@@ -63,7 +63,7 @@ func (c *Client) newGet() *get {
 	g.try = func(ctx context.Context, i int) error { return c.keys.Scatter(ctx, c.holder, g.set[i]) }
 	g.done = func(i int, err error) { g.results[i] = hetero.Result{Key: g.plan.keys[i], Err: err} }
 	g.run = func(ctx context.Context) hetero.Results {
-		g.waiter.client, g.waiter.done = c, g.done
+		g.client, g.waiter.done = c, g.done
 		g.carryOut(ctx)
 		results := g.results
 		// What has waited may still be told of keys.

@@ -24,11 +24,11 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	if err := m.Check(); err != nil {
 		return 0, err
 	}
-	call, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer call.leave()
+	defer begun.leave()
 	if err = c.roomForMemory(); err != nil {
 		return 0, err // before a descriptor is taken for it
 	}
@@ -125,11 +125,11 @@ func (c *Client) keep(region *objects.Region, t *target) (hetero.MemoryID, error
 
 // Unregister releases memory.
 func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
-	call, err := c.begin(ctx)
+	_, begun, err := c.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("unregister memory: %w", err)
 	}
-	defer call.leave()
+	defer begun.leave()
 	c.mu.Lock()
 	region := c.memories[id]
 	delete(c.memories, id)
@@ -212,11 +212,11 @@ func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Regi
 // Errors: hetero.ErrInvalid for a range that is not within memory of the client; ErrClosed; those
 // of do, unchanged.
 func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx context.Context, b objects.Blob) error) error {
-	call, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer call.leave()
+	defer begun.leave()
 	c.mu.RLock()
 	region := c.memories[b.Memory]
 	if region != nil {
