@@ -27,7 +27,8 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, in, blobs, err := h.pinKey(ctx, sc)
+	p, err := h.pinKey(ctx, sc)
+	o, in := p.obj, p.tensor
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
@@ -36,7 +37,7 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if in != nil {
 		err = h.scatterTensor(ctx, o, *in, sc)
 	} else {
-		err = o.scatter(ctx, sc, blobs)
+		err = o.scatter(ctx, sc, p.blobs)
 	}
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
@@ -50,28 +51,36 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins the object that a key names, if the user has the permissions for sc, and returns its
-// user.hmc.blobs. in is not nil if the key names a tensor of the object.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in *carrier, blobs string, err error) {
+// pinned is a pinned object, and its user.hmc.blobs. tensor is not nil if the key that it was found by
+// names a tensor of it.
+type pinned struct {
+	obj    *object
+	blobs  string
+	tensor *carrier
+}
+
+// pinKey pins the object that a key names, if the user has the permissions for sc.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (p pinned, err error) {
 	for {
 		named, blobs, known := h.store.index.known(sc.Key)
+		p = pinned{blobs: blobs}
 		if !known {
-			found, err := h.store.index.findBlobs(ctx, sc.Key)
-			if err != nil {
-				return nil, nil, "", err
+			found, failure := h.store.index.findBlobs(ctx, sc.Key)
+			if failure != nil {
+				return p, failure
 			}
-			if named, blobs = &found.Inode, found.blobs; found.tensor != "" {
-				in = &found
+			if named, p.blobs = &found.Inode, found.blobs; found.tensor != "" {
+				p.tensor = &found
 			}
 		}
-		if err = h.mayScatter(ctx, named, sc.Replica && in == nil); err != nil {
-			return nil, nil, "", err
+		if err = h.mayScatter(ctx, named, sc.Replica && p.tensor == nil); err != nil {
+			return p, err
 		}
-		o, err = h.store.table.pin(ctx, named.Ino, pinUse)
+		p.obj, err = h.store.table.pin(ctx, named.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, in, blobs, err
+			return p, err
 		}
-		in = nil // it was replaced or removed since it was found; look the key up again
+		// It was replaced or removed since it was found; look the key up again.
 	}
 }
 

@@ -160,7 +160,7 @@ func (s *Session) end() {
 
 // attend reads until the session has ended, or for at most a time.
 func (s *Session) attend(limit time.Duration) {
-	none := s.newAnswer(context.Background())
+	none := &answer{session: s, came: make(chan struct{}, 1)}
 	late := time.AfterFunc(limit, func() { none.fail(errLate) })
 	defer late.Stop()
 	for {

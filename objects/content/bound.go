@@ -297,7 +297,7 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 		for i := range seen.Len() {
 			at := seen.At(i)
 			if err = b.whole(at.Off, at.N); err == nil {
-				err = fn(whole, *at)
+				err = fn(whole, *at) //nolint:contextcheck // it is finished
 			}
 			if err != nil {
 				seen.Release()
