@@ -120,10 +120,10 @@ func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
 	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
 }
 
-// KnownKey returns the inode that has a key, and the value of one of its extended attributes, empty
+// KnownKey returns the inode of a store that has a key, and the value of one of its extended attributes, empty
 // for none, without reading records. ok is false if they are not known, or the key is that of a
 // part: Key, Get and GetXattr find them then. The caller must not change the inode.
-func (s *Store) KnownKey(key, xattr string) (in *Inode, value string, ok bool) {
+func KnownKey(s *Store, key, xattr string) (in *Inode, value string, ok bool) {
 	in, known, ok := s.cache.known(key, xattr)
 	return in, known.value, ok
 }

@@ -82,7 +82,7 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 // known is findBlobs for an inode of which all of that was read lately. The caller must not change
 // it.
 func (ix *keyIndex) known(key string) (in *metadata.Inode, blobs string, ok bool) {
-	in, blobs, ok = ix.meta.KnownKey(key, xattrBlobs)
+	in, blobs, ok = metadata.KnownKey(ix.meta, key, xattrBlobs)
 	return in, blobs, ok && (in.Expires == metadata.Timespec{} || !ix.isOver(*in))
 }
 

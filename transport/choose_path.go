@@ -10,7 +10,7 @@ import (
 // abilities of a device are tried when bytes move. The path is the expected one
 // for copies that report another after they have moved the bytes.
 func route(dst, src *Span) CopyInfo {
-	to, from := dst.Device(), src.Device()
+	to, from := dst.device(), src.device()
 	info := CopyInfo{Path: PathMapped, Device: to, Peer: from, Bytes: dst.n}
 	switch {
 	case dst.IsRemote() || src.IsRemote():

@@ -70,7 +70,9 @@ func (s Span) IsRemote() bool { return s.remote != nil }
 
 // Device returns the name of the device that holds the bytes; it is empty for
 // host bytes of the caller, and for remote memory.
-func (s *Span) Device() devices.Name {
+func (s Span) Device() devices.Name { return s.device() }
+
+func (s *Span) device() devices.Name {
 	if s.dev.Mem != nil {
 		return s.dev.Mem.Device().Info().Name
 	}
