@@ -71,6 +71,24 @@ func ParseSpec(text string) (Spec, error) {
 	return spec, nil
 }
 
+// NameOf returns the name of the device that a user names by it, or as a specification does without
+// parameters: cuda0 for cuda:0. Any other text is returned as it is. The device of another node, b/cuda:0,
+// keeps the node.
+func NameOf(text string) Name {
+	at := strings.LastIndexByte(text, '/') + 1
+	family, ordinal, is := strings.Cut(text[at:], ":")
+	n, err := strconv.ParseUint(ordinal, 10, 31)
+	if !is || err != nil {
+		return Name(text)
+	}
+	for word, f := range nameWords() {
+		if string(f) == family {
+			family = word
+		}
+	}
+	return Name(text[:at] + family + strconv.FormatUint(n, 10))
+}
+
 // Params reads the parameters of a spec one by one and collects every fault, so that a user
 // sees all of them at once.
 type Params struct {

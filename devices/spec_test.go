@@ -84,6 +84,18 @@ func read(t *testing.T, text string) *Params {
 	return spec.Read()
 }
 
+func TestNameOf(t *testing.T) {
+	for text, want := range map[string]Name{
+		"cuda:0": "cuda0", "opencl:12": "ocl12", "sim:3": "sim3", "b/cuda:1": "b/cuda1", "b/opencl:1": "b/ocl1",
+		"cuda0": "cuda0", "host": "host", "": "", "cuda:": "cuda:", "cuda:x": "cuda:x", "sim:0,size=1GiB": "sim:0,size=1GiB",
+		"cuda:-1": "cuda:-1", "../keys": "../keys",
+	} {
+		if got := NameOf(text); got != want {
+			t.Errorf("%q is device %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestParams(t *testing.T) {
 	p := read(t, "sim:0,size=1MiB,rate=20GB/s,slow=5us,on=yes,off=0,word=text")
 	if p.Size("size", 7) != MiB || p.Size("none", 7) != 7 ||

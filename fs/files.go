@@ -98,10 +98,7 @@ type Guest struct {
 // Begin returns a new user. End must be called once.
 func (t *Files) Begin(who objects.Caller) *Guest {
 	who = who.WithGroups()
-	g := &Guest{User: cluster.User{Caller: who}, id: t.fs.guests.add(who), fs: t.fs, raw: t.fs}
-	for _, option := range t.fs.opts.MountOptions {
-		g.frozen = option == "ro" || g.frozen && option != "rw"
-	}
+	g := &Guest{User: cluster.User{Caller: who}, id: t.fs.guests.add(who), fs: t.fs, raw: t.fs, frozen: t.fs.opts.frozen()}
 	if _, none := t.fs.kernel.(noKernel); !none {
 		g.notify = t.fs.served
 	}

@@ -45,6 +45,8 @@ func checkFUSE(allowOther bool) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w: /dev/fuse does not exist; load the module with: modprobe fuse, or start the container with: --device /dev/fuse", ErrNoFUSE)
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() == 0:
+		return fmt.Errorf("%w: /dev/fuse can't be opened, not even by root of this container or user namespace: %w; start the container with: --device /dev/fuse", ErrNoFUSE, err)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: no permission to open /dev/fuse; run as root, or give your user access with: chmod 666 /dev/fuse", ErrNoFUSE)
 	case err != nil:

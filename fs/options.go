@@ -161,3 +161,11 @@ func (o *Options) String() string {
 	return fmt.Sprintf("mount-point=%s allow-other=%t passthrough=%s read-ahead=%v max-write=%v max-background=%d cache-timeout=%v list-views=%t options=%s",
 		o.MountPoint, o.AllowOther, o.Passthrough, o.ReadAhead, o.MaxWrite, o.MaxBackground, o.CacheTimeout, o.ListViews, strings.Join(o.MountOptions, ","))
 }
+
+// frozen reports whether the mount permits no changes.
+func (o *Options) frozen() (is bool) {
+	for _, option := range o.MountOptions {
+		is = option == "ro" || is && option != "rw"
+	}
+	return is
+}

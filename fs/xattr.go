@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -60,6 +61,9 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, header *fuse.InHeader, nam
 
 func (f *filesystem) xattr(cancel <-chan struct{}, header *fuse.InHeader, name string) ([]byte, error) {
 	ino := metadata.Ino(header.NodeId)
+	if name == objects.XattrHandle && f.opts.frozen() {
+		return nil, syscall.EROFS // whoever has the memory can write to it
+	}
 	if name == objects.XattrHandle && isView(ino) {
 		n, err := f.views.checked(ino)
 		if err != nil || n.tensor == nil {

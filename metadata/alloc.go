@@ -6,8 +6,8 @@ import (
 )
 
 // inoBatch is the number of inode numbers reserved in the KV at a time. A crash wastes at
-// most this many.
-const inoBatch = 4096
+// most this many. Reserving is a change that must survive the process, for which a caller waits.
+const inoBatch = 1 << 16
 
 // allocator assigns inode numbers, each once. The numbers from next up to limit, exclusive,
 // are free, and limit has been stored.

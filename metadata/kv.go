@@ -61,8 +61,7 @@ type KVTxn interface {
 type Deferrer interface {
 	// UpdateSoon is Update, but it may return before the change would survive the death of the
 	// process. All transactions that begin later see the change, and none of theirs is written
-	// before it. If the change can't be written after all, that is logged. The slices given to
-	// Set and Delete must never be modified.
+	// before it. If the change can't be written after all, that is logged.
 	UpdateSoon(ctx context.Context, fn func(KVTxn) error) error
 }
 

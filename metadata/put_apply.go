@@ -34,6 +34,10 @@ func (op *putOp) run() error {
 		}
 	}
 	op.content()
+	if op.sl.found {
+		replaced := op.other.Inode
+		op.res.Replaced = &replaced
+	}
 	op.res.Inode = op.rec.Inode
 	op.t.putInode(&op.rec)
 	return nil
@@ -108,7 +112,6 @@ func (op *putOp) takeName() {
 		return
 	}
 	t.dropLink(&op.other, op.dir.Ino, op.sl.cookie, op.Name)
-	op.res.Replaced = &op.other.Inode
 	op.leftover = t.s.leftover(&op.other)
 	t.touchDir(op.dir, 0, 0)
 	t.setDirent(op.dir.Ino, op.sl, &op.rec)

@@ -123,7 +123,7 @@ func (p *putter) updater(todo []int) updater {
 // run creates files in a transaction, and returns the removed inodes that have more records
 // than it removes.
 func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
-	t.chunk = max(t.chunk, min(len(todo)*putChunk, 64*putChunk))
+	t.chunk = max(t.chunk, min(len(todo)*putChunk, keptArena))
 	dir, err := t.dir(p.dir)
 	switch {
 	case err != nil:
@@ -132,11 +132,12 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 		return nil, ErrPermission
 	}
 	some := false
+	var op putOp
 	for _, i := range todo {
 		if t.err != nil {
 			return nil, t.err
 		}
-		op := putOp{t: t, dir: &dir, putFile: &p.files[i]}
+		op = putOp{t: t, dir: &dir, putFile: &p.files[i]}
 		if err = op.run(); err != nil {
 			return nil, err
 		}

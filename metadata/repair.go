@@ -10,6 +10,9 @@ import (
 // records may have used some of them.
 const skipInos = 1 << 32
 
+// dropBatch is the number of records that one transaction of dropEntries deletes.
+const dropBatch = 4096
+
 // Repair prepares restored records for Open, and returns descriptions of what is lost for
 // good. Inconsistencies between records are left to Check and Repair. Without the
 // superblock, names can't be found by their hashes: then all entries are deleted, and
@@ -115,7 +118,7 @@ func dropEntries(ctx context.Context, kv KV) error {
 				keys = nil
 				err := tx.Scan([]byte{kind}, from, func(key, _ []byte) (bool, error) {
 					keys = append(keys, append([]byte(nil), key...))
-					return len(keys) < inoBatch, nil
+					return len(keys) < dropBatch, nil
 				})
 				for _, key := range keys {
 					err = errors.Join(err, tx.Delete(key))

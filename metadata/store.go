@@ -26,6 +26,7 @@ type Store struct {
 	cache      *cache
 	held       sync.Map // the inodes whose attributes outlive their last name
 	usage      usage
+	updates    updates
 	// changed holds the function set by OnWrite, witness that set by SetWitness.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 	witness atomic.Pointer[func(limit Ino) error]

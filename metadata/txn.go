@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 )
 
 // txn is a transaction of the KV in terms of records. Only its methods build keys and
@@ -30,6 +31,10 @@ type txn struct {
 const (
 	viewChunk   = 64
 	updateChunk = 1024
+	// keptArena and keptKeys bound the memory of an update that another one uses again: bytes
+	// of its arena, and keys that it has written.
+	keptArena = 64 << 10
+	keptKeys  = 4 << 10
 )
 
 func (s *Store) startTxn(kv KVTxn) *txn {
@@ -134,21 +139,20 @@ func (s *Store) soon() updater {
 // updateBy is update by a method of the KV. It keeps one inode in the cache if the transaction
 // writes its final state with renew: a directory to which many files are added.
 func (s *Store) updateBy(ctx context.Context, run updater, renews Ino, fn func(*txn) error) error {
-	w := watchedTxn{cache: s.cache, written: make([][]byte, 0, 8)}
+	u := s.updates.start(s.cache)
+	defer s.updates.end(u)
+	w, t := &u.watched, &u.txn
 	if renews != 0 {
 		w.drops = s.cache.ofInode(renews).dropped()
 	}
-	var used []usageChange
-	err := run(ctx, func(kv KVTxn) (err error) {
+	err := run(ctx, func(kv KVTxn) error {
 		w.KVTxn, w.fresh, w.renewed = kv, w.fresh[:0], Inode{}
-		t := s.startTxn(&w)
-		t.watch = &w
-		err = t.run(fn)
-		used = t.used
-		return err
+		// The arena still has the keys that an earlier run has written.
+		*t = txn{s: s, kv: w, now: TimespecOf(s.now()), arena: t.arena, chunk: updateChunk, watch: w, used: t.used[:0]}
+		return t.run(fn)
 	})
-	if err == nil && len(used) > 0 {
-		s.usage.apply(used)
+	if err == nil && len(t.used) > 0 {
+		s.usage.apply(t.used)
 	}
 	w.forget(err == nil)
 	if fn := s.changed.Load(); fn != nil && *fn != nil {
@@ -159,6 +163,37 @@ func (s *Store) updateBy(ctx context.Context, run updater, renews Ino, fn func(*
 		}
 	}
 	return err
+}
+
+// updating is the memory of a running updateBy.
+type updating struct {
+	watched watchedTxn
+	txn     txn
+}
+
+// updates keeps the memory of updates that have ended.
+type updates struct{ pool sync.Pool }
+
+// start returns memory for an update.
+func (us *updates) start(c *cache) *updating {
+	u, _ := us.pool.Get().(*updating)
+	if u == nil {
+		u = &updating{}
+	}
+	u.watched.cache = c
+	return u
+}
+
+// end keeps the memory of an update for others, unless it is large.
+func (us *updates) end(u *updating) {
+	w, t := &u.watched, &u.txn
+	if cap(t.arena) > keptArena || cap(w.written) > keptKeys {
+		return
+	}
+	clear(w.written)
+	*w = watchedTxn{written: w.written[:0], fresh: w.fresh[:0]}
+	*t = txn{arena: t.arena[:0], used: t.used[:0]}
+	us.pool.Put(u)
 }
 
 // grow is update for changes that add names or attributes: it respects the reserve.

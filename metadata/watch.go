@@ -33,9 +33,11 @@ func (w *watchedTxn) note(key []byte) {
 		return
 	}
 	w.written = append(w.written, key)
-	if key[0] == kindInode && len(w.fresh) > 0 {
-		// The inode has changed since it entered the cache.
-		w.fresh = slices.DeleteFunc(w.fresh, func(ino Ino) bool { return ino == keyIno(key) })
+	if key[0] != kindInode {
+		return
+	}
+	if at := slices.Index(w.fresh, keyIno(key)); at >= 0 {
+		w.fresh = slices.Delete(w.fresh, at, at+1) // it has changed since it entered the cache
 	}
 }
 

@@ -175,9 +175,9 @@ func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, sp
 
 // finish completes one key's job, with the result of writing its record.
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
-	s, ino := b.store, j.file.Ino
+	s, ino, body := b.store, j.file.Ino, j.body
 	if err == nil {
-		sourceOf(j.body).attend(j.body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, j.body) }) //nolint:contextcheck // the end of the memory is independent of this call
+		sourceOf(body).attend(body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, body) }) //nolint:contextcheck // the end of the memory is independent of this call
 		return nil
 	}
 	s.table.dropBound(ino)

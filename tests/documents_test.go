@@ -161,3 +161,54 @@ func TestReadme(t *testing.T) {
 		t.Errorf("what was handed over has other bytes: %s", sum)
 	}
 }
+
+// quickstart returns the indented lines of docs/quickstart.md, by their sections.
+func quickstart(text string) (sections map[string][]string) {
+	sections = map[string][]string{}
+	section := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			section = strings.TrimLeft(line, "# ")
+		}
+		if command, is := strings.CutPrefix(line, "    "); is {
+			sections[section] = append(sections[section], command)
+		}
+	}
+	return sections
+}
+
+// TestQuickstart runs the commands of docs/quickstart.md that need one mount, on simulated devices, and
+// logs the others. Sections about several nodes, and about the library alone, have none.
+func TestQuickstart(t *testing.T) {
+	kit.Check(t)
+	kit.Require(t, "numpy", "tool:setfattr")
+	skipped := regexp.MustCompile(`^hmcfs (mount|umount|serve|bind|watch|run) ` + // other mounts, processes and hosts; what does not end
+		`|nodes/b|^\S+(/|/KEY|/NODE/…)  +|^cuda0/ ocl0/|^(fs|weights|y|fs\.set\(.*) = |^fs\.`) // other nodes; listings; Python
+	m := mnt.Mount(t, mnt.Options{})
+	run := shell(t, m)
+	there := strings.NewReplacer("/mnt/hmc", m.Dir, "ocl0", "sim0", "cuda0", "sim0", "cuda1", "sim1", "hmcfs top ", "hmcfs top --once --interval 100ms ", "./program", "true")
+	out := run(kit.Python(), "-c", "import hmcfs, numpy as np; np.save('big.npy', np.arange(50000.)); hmcfs.save_file({'wte': np.arange(10.)}, 'm.safetensors')")
+	out += run("bash", "-c", "echo some bytes >"+m.Path("host", "a.bin"))
+	if out != "" {
+		t.Fatal(out)
+	}
+	ran := 0
+	for _, section := range []string{"Mount and use", "Pass tensors between processes", "Collectives"} {
+		var script []string
+		for _, command := range quickstart(document(t, "docs/quickstart.md"))[section] {
+			if skipped.MatchString(command) {
+				t.Logf("not run: %s", command)
+				continue
+			}
+			script = append(script, there.Replace(command))
+		}
+		ran += len(script)
+		if out := run("bash", "-euxc", strings.Join(script, "\n")+"\nwait"); strings.Contains(out, "(exit status") {
+			t.Errorf("%s: the commands print\n%s", section, out)
+		}
+	}
+	if ran < 20 {
+		t.Errorf("only %d commands were run", ran)
+	}
+}

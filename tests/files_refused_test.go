@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,7 +21,12 @@ import (
 // kernel refuses them, and here the daemon does.
 func TestFilesOfReadOnlyMount(t *testing.T) {
 	kit.Check(t)
-	m := mnt.Mount(t, mnt.Options{Extra: []string{"-o", "ro"}})
+	options := filepath.Join(t.TempDir(), "config.yaml")
+	must(t, os.WriteFile(options, nil, 0o600))
+	m := mnt.Mount(t, mnt.Options{Extra: []string{"--config", options}})
+	must(t, os.WriteFile(m.Path("host", "kept"), kit.Bytes(5, 0, 5000), 0o600))
+	must(t, os.WriteFile(options, []byte("option: [ro]\n"), 0o600))
+	m.Remount()
 	s, err := client.OpenSession(t.Context(), socketOf(m))
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
@@ -74,12 +80,38 @@ func keysOfReadOnlyMount(t *testing.T, m *mnt.M, s *client.Session) {
 	if _, err = m.Client().Bind(ctx, dir, share.Memory{Family: "host"}); !errors.As(err, &said) || said.Code != "read_only" {
 		t.Errorf("bind: %v", err)
 	}
+	wantNoMemory(t, m, s)
 	found, err := s.Exist(ctx, key)
 	if err != nil || found[0] {
 		t.Errorf("exist: %v, %v", found, err)
 	}
 	if _, err = s.DevMGet(ctx, key, list, hetero.GetOptions{}); !errors.Is(err, hetero.ErrNotFound) {
 		t.Errorf("mget: %v", err)
+	}
+}
+
+// wantNoMemory tries to get at the memory of a file, to which its owner could write: host/kept, which
+// the mount before this one has left.
+func wantNoMemory(t *testing.T, m *mnt.M, s *client.Session) {
+	t.Helper()
+	f, fault := os.Open(m.Path("host", "kept"))
+	must(t, fault)
+	defer func() { must(t, f.Close()) }()
+	for name, get := range map[string]func() error{
+		"export":   func() error { _, err := m.Client().Export(t.Context(), f, ""); return err },
+		"handle":   func() error { _, err := m.Client().Handle(t.Context(), f, "", 0); return err },
+		"register": func() error { _, err := s.PreRegister(t.Context(), hetero.Memory{File: f}); return err },
+		"target":   func() error { _, err := s.PreRegister(t.Context(), hetero.Memory{Target: f}); return err },
+	} {
+		said := &client.Error{}
+		if err := get(); !errors.Is(err, hetero.ErrReadOnly) && (!errors.As(err, &said) || said.Code != "read_only") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, fault = unix.Fgetxattr(int(f.Fd()), "user.hmc.handle", make([]byte, 4096))
+	wantErrno(t, fault, unix.EROFS)
+	if got, err := os.ReadFile(f.Name()); err != nil || len(got) == 0 || kit.DiffAt(got, 5, 0) >= 0 {
+		t.Errorf("read: %d bytes, %v", len(got), err)
 	}
 }
 

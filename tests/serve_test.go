@@ -25,7 +25,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// bareName is the program that runs a command without /dev/fuse: it replaces /dev in its mount
+// bareName is the program that runs a command without a /dev/fuse that can be opened: it replaces /dev in its mount
 // namespace, gives up the privilege for that, and executes its arguments.
 const bareName = "hmcfs-test-bare"
 
@@ -43,7 +43,11 @@ func runBare(stage string, command []string) error {
 	if err := unix.Mount("tmpfs", stage, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
-	for _, name := range []string{"null", "zero", "urandom", "shm"} {
+	names := []string{"null", "zero", "urandom", "shm"}
+	if os.Getuid() == 0 {
+		names = append(names, "fuse") // the namespace's root can't open it
+	}
+	for _, name := range names {
 		at := filepath.Join(stage, name)
 		err := os.WriteFile(at, nil, 0o666)
 		if name == "shm" {
@@ -116,6 +120,9 @@ func (s *served) run(args ...string) (string, error) { return s.as(s.user, args.
 func (s *served) as(u mnt.User, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(s.home, "bin", "hmcfs"), args...)
 	cmd.Dir, cmd.Env = "/", s.env()
+	if u.UID != s.user.UID {
+		cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR=")
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: u.Credential()}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -213,15 +220,22 @@ fs.remove("host/py")
 	must(t, err)
 	mnt.AsUser(t, userAlice(), func() { s.useGo(want) })
 	other := mnt.User{UID: bob, GID: bob}
-	if out, err := s.as(other, "ls", "--mount", s.dir); err == nil || !strings.Contains(out, "permission denied") {
-		t.Errorf("another user: %v %s", err, out)
+	must(t, os.Chmod(s.home, 0o711))
+	for _, verb := range []string{"status", "page", "top --once", "df", "nodes", "fsck", "umount", "ls --mount", "exist k --mount"} {
+		out, err := s.as(other, append(strings.Fields(verb), s.dir)...)
+		if err == nil || !strings.Contains(out, "only root and the user who mounted it may do this") {
+			t.Errorf("another user, %s: %v %s", verb, err, out)
+		}
 	}
 	if out, err := s.as(other, "serve", s.dir); err == nil || !strings.Contains(out, fmt.Sprintf("is served by a daemon of user %d", alice)) {
 		t.Errorf("another user serves the directory: %v %s", err, out)
 	}
 	s.kill()
-	if out, err := s.run("ls", "--mount", s.dir); err == nil || !strings.Contains(out, "is dead") {
-		t.Errorf("a dead daemon: %v %s", err, out)
+	for _, verb := range []string{"ls", "exist k"} {
+		out, err := s.run(append(strings.Fields(verb), "--mount", s.dir)...)
+		if err == nil || !strings.Contains(out, "is dead; start it again") {
+			t.Errorf("a dead daemon, %s: %v %s", verb, err, out)
+		}
 	}
 	s.bare(`
 hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
@@ -234,8 +248,10 @@ hmcfs cat hmc:host/b | cmp - $HOME/a
 hmcfs umount $D
 fails hmcfs status $D
 `)
-	// There /run/hmcfs is not that root's.
+	// There /run/hmcfs is not that root's, and /dev/fuse neither.
 	s.bareAs(0, `
+fails hmcfs mount --state-dir $HOME/state/m --runtime-dir $HOME/run/m $HOME/m 2>$HOME/why
+grep -e "/dev/fuse can't be opened, not even by root.*permi.*hmcfs serve" $HOME/why
 fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why
 grep -e 'runtime directory: .*--runtime-dir' $HOME/why
 hmcfs serve --state-dir $HOME/state/0 --runtime-dir $HOME/run/0 --device host,size=64MiB $D

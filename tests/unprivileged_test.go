@@ -106,6 +106,13 @@ func TestAdminSocketRefusesOthers(t *testing.T) {
 			t.Errorf("GET %s as root: %v\n%s", adminapi.PathVersion, err, answer)
 		}
 	}
+	for _, verb := range []string{"df", "ls"} { // they use a session
+		cmd := m.Command(verb, m.Path())
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: userAlice().Credential()}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "sim0") {
+			t.Errorf("%s as another user: %v\n%s", verb, err, out)
+		}
+	}
 }
 
 // askRaw sends a request over a Unix socket, from this thread alone, and returns the beginning

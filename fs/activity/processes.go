@@ -10,11 +10,16 @@ import (
 )
 
 const (
-	// slots is roughly the number of threads that are recorded at the same time.
+	// slots is the number of threads that are recorded at the same time.
 	slots = 512
+	// ways is the number of records that a thread's number leads to.
+	ways = 4
 	// forgetAfter is the time without activity after which a thread is forgotten: the kernel may have
 	// given its number to another one.
 	forgetAfter = 10 * time.Minute
+	// keepFor is the time without activity for which a thread keeps its record when another one needs
+	// it. It bounds how often threads are looked up: slots in this time.
+	keepFor = 10 * time.Second
 )
 
 // Process counts what one thread has done since it was first seen. A process whose number is known
@@ -35,43 +40,69 @@ type Process struct {
 // Processes are the threads that moved bytes recently. The zero value has none. Its methods may be
 // called from any goroutine.
 type Processes struct {
-	// slots are indexed by the thread's number. A thread replaces the record of another one in its
-	// slot, which is rare.
-	slots [slots]slot
+	// sets are indexed by the thread's number. A thread whose set is full of active ones is not
+	// recorded, which is rare.
+	sets [slots / ways]set
 }
 
-type slot struct {
+type set struct {
 	mu sync.Mutex
 	// +checklocks:mu
-	of Process
-	_  [24]byte // slots that are used by several processors share no cache line
+	of [ways]Process
+	_  [56]byte // sets that are used by several processors share no cache line
 }
 
 // Note counts an operation that read or wrote bytes, or did both. The thread should still exist: its
 // process and program are looked up when it is first seen.
 func (p *Processes) Note(pid, uid int, read, written uint64) {
 	now := time.Now()
-	s := &p.slots[uint(pid)%slots]
+	s := &p.sets[uint(pid)%uint(len(p.sets))]
 	s.mu.Lock()
-	if !s.of.is(pid, uid, now) {
+	one, first := s.find(pid, uid, now)
+	if one == nil {
 		s.mu.Unlock()
-		one := Process{PID: pid, UID: uid}
-		one.Group, one.Command = Find(pid)
-		s.mu.Lock()
-		if !s.of.is(pid, uid, now) {
-			s.of = one
-		}
+		return
 	}
-	defer s.mu.Unlock()
 	if read > 0 {
-		s.of.Reads++
-		s.of.ReadBytes += read
+		one.Reads++
+		one.ReadBytes += read
 	}
 	if written > 0 {
-		s.of.Writes++
-		s.of.WrittenBytes += written
+		one.Writes++
+		one.WrittenBytes += written
 	}
-	s.of.Last = now
+	one.Last = now
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	group, command := Find(pid) // others are noted meanwhile
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one.is(pid, uid, now) {
+		one.Group, one.Command = group, command
+	}
+}
+
+// find returns the record of a thread, and whether it is a new one; nil if there is no room.
+//
+// +checklocks:s.mu
+func (s *set) find(pid, uid int, now time.Time) (one *Process, first bool) {
+	oldest := &s.of[0]
+	for i := range s.of {
+		one = &s.of[i]
+		if one.is(pid, uid, now) {
+			return one, false
+		}
+		if one.Last.Before(oldest.Last) {
+			oldest = one
+		}
+	}
+	if now.Sub(oldest.Last) <= keepFor {
+		return nil, false
+	}
+	*oldest = Process{PID: pid, UID: uid, Group: pid}
+	return oldest, true
 }
 
 // is reports whether the record is that of a thread.
@@ -83,15 +114,17 @@ func (p *Process) is(pid, uid int, now time.Time) bool {
 func (p *Processes) List() []Process {
 	var out []Process
 	now := time.Now()
-	for i := range p.slots {
-		if one := p.slots[i].get(); !one.Last.IsZero() && now.Sub(one.Last) <= forgetAfter {
-			out = append(out, one)
+	for i := range p.sets {
+		for _, one := range p.sets[i].get() {
+			if !one.Last.IsZero() && now.Sub(one.Last) <= forgetAfter {
+				out = append(out, one)
+			}
 		}
 	}
 	return out
 }
 
-func (s *slot) get() Process {
+func (s *set) get() [ways]Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of

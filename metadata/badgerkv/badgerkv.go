@@ -34,6 +34,9 @@ type KV struct {
 	cut       atomic.Bool
 	closed    atomic.Bool
 	seed      maphash.Seed
+	txns      sync.Pool // of *txn that have ended
+	// flushAfter is the constant, except in tests.
+	flushAfter time.Duration
 
 	// flushing is held while a layer is written to Badger.
 	flushing sync.Mutex
@@ -48,9 +51,11 @@ type KV struct {
 	// base reads what Badger has, without active and frozen.
 	// +checklocks:mu
 	base *base
-	// timer will write the active layer; nil for none.
+	// timer will write the active layer; nil for none. hurries is set if it waits for nothing.
 	// +checklocks:mu
 	timer *time.Timer
+	// +checklocks:mu
+	hurries bool
 	// failed is why a layer could not be written; there are no more commits then.
 	// +checklocks:mu
 	failed error
@@ -96,7 +101,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger, seed: maphash.MakeSeed()}
+	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger, seed: maphash.MakeSeed(), flushAfter: flushAfter}
 	if err := kv.open(ctx, opts, found); err != nil {
 		return nil, errors.Join(err, unlockDir(lock))
 	}
@@ -143,7 +148,7 @@ func (kv *KV) begins() {
 	b := kv.newBase()
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
-	kv.base, kv.active = b, newLayer()
+	kv.base, kv.active = b, newLayer(nil)
 }
 
 // ends writes all changes, and returns when no more are in progress.
@@ -285,7 +290,8 @@ func (kv *KV) UpdateSoon(ctx context.Context, fn func(metadata.KVTxn) error) err
 	if err != nil || version == 0 {
 		return err
 	}
-	return kv.flushSoon(version)
+	kv.flushSoon()
+	return nil
 }
 
 // Room implements metadata.Roomer: it returns a *SpaceError if less than the reserve is

@@ -1,9 +1,11 @@
 package badgerkv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -15,10 +17,12 @@ import (
 
 const (
 	// flushAfter is the time for which changes of UpdateSoon are collected.
-	flushAfter = 20 * time.Millisecond
-	// flushBytes is the size of a layer, as admitted, at which a caller of UpdateSoon writes it:
-	// a share of what may be admitted at one time, so that others need not wait for room.
-	flushBytes = maxUnderWay / 4
+	flushAfter = 250 * time.Millisecond
+	// flushBytes is the size of a layer, as admitted, at which it is written at once: half of what
+	// may be admitted at one time, so that there is room for the changes that come meanwhile.
+	flushBytes = maxUnderWay / 2
+	// keptWrites is the number of changes for which the memory of a transaction is used again.
+	keptWrites = 1024
 )
 
 // errConflict reports that a key which a transaction has read was changed since.
@@ -39,8 +43,8 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error, soon bool)
 	if err = kv.begin(ctx); err != nil {
 		return 0, err
 	}
-	t := &txn{snapshot: kv.snapshot(), update: true}
-	defer t.base.release()
+	t := kv.startUpdate()
+	defer kv.endUpdate(t)
 	if err = fn(t); err != nil {
 		return 0, err
 	}
@@ -56,10 +60,33 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error, soon bool)
 	return version, err
 }
 
+// startUpdate returns a transaction, in memory of one that has ended.
+func (kv *KV) startUpdate() *txn {
+	t, _ := kv.txns.Get().(*txn)
+	if t == nil {
+		t = &txn{own: map[uint64]int{}, update: true}
+	}
+	t.snapshot = kv.snapshot()
+	return t
+}
+
+// endUpdate ends a transaction, whose changes are elsewhere or not wanted.
+func (kv *KV) endUpdate(t *txn) {
+	t.base.release()
+	if len(t.writes) > keptWrites || cap(t.reads) > keptWrites {
+		return
+	}
+	clear(t.own)
+	clear(t.writes)
+	*t = txn{own: t.own, reads: t.reads[:0], commit: commit{writes: t.writes[:0]}, update: true}
+	kv.txns.Put(t)
+}
+
 // order makes the changes of an admitted transaction visible, behind all earlier ones.
 //
 // Errors: errConflict; why an earlier change could not be written.
 func (kv *KV) order(t *txn) (version uint64, err error) {
+	c := t.kept()
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	switch {
@@ -69,22 +96,44 @@ func (kv *KV) order(t *txn) (version uint64, err error) {
 		return 0, errConflict
 	}
 	kv.version++
-	kv.active.add(kv.seed, kv.version, t.commit)
+	kv.active.add(kv.version, c)
 	return kv.version, nil
 }
 
+// kept returns a transaction's changes in memory of their own.
+func (t *txn) kept() commit {
+	c, n := t.commit, 0
+	for i := range c.writes {
+		n += len(c.writes[i].key) + len(c.writes[i].value)
+	}
+	c.writes = slices.Clone(c.writes)
+	room := make([]byte, 0, n)
+	keep := func(b []byte) []byte {
+		at := len(room)
+		room = append(room, b...)
+		return room[at:len(room):len(room)]
+	}
+	for i := range c.writes {
+		w := &c.writes[i]
+		w.key, w.value = keep(w.key), keep(w.value)
+	}
+	return c
+}
+
 // flushSoon has a change written that need not be written yet.
-func (kv *KV) flushSoon(version uint64) error {
+func (kv *KV) flushSoon() {
 	kv.mu.Lock()
+	defer kv.mu.Unlock()
 	full := kv.active.bytes >= flushBytes
-	if !full && kv.timer == nil {
-		kv.timer = time.AfterFunc(flushAfter, kv.flushNow)
+	switch {
+	case kv.timer == nil && !full:
+		kv.timer, kv.hurries = time.AfterFunc(kv.flushAfter, kv.flushNow), false
+	case kv.timer == nil:
+		kv.timer, kv.hurries = time.AfterFunc(0, kv.flushNow), true
+	case full && !kv.hurries:
+		kv.timer.Reset(0)
+		kv.hurries = true
 	}
-	kv.mu.Unlock()
-	if full {
-		return kv.flush(version)
-	}
-	return nil
 }
 
 // flushNow writes whatever waits for the timer that calls it. A commit that comes later finds no
@@ -123,7 +172,7 @@ func (kv *KV) fail(l *layer, err error) {
 	kv.failed = err
 	left := l.bytes + kv.active.bytes
 	before := kv.base
-	kv.frozen, kv.active, kv.base = nil, newLayer(), now
+	kv.frozen, kv.active, kv.base = nil, newLayer(nil), now
 	kv.mu.Unlock()
 	before.release()
 	kv.space.done(left)
@@ -140,7 +189,7 @@ func (kv *KV) freeze(version uint64) (*layer, error) {
 		kv.timer.Stop()
 		kv.timer = nil
 	}
-	kv.frozen, kv.active = kv.active, newLayer()
+	kv.frozen, kv.active = kv.active, newLayer(kv.active)
 	kv.frozen.next = kv.active
 	return kv.frozen, nil
 }
@@ -159,8 +208,8 @@ func (kv *KV) settled(l *layer) {
 // writeLayer writes a frozen layer to Badger, several commits in one of Badger's transactions.
 func (kv *KV) writeLayer(l *layer) error {
 	for commits := l.commits; len(commits) > 0; {
-		n, err := kv.writeSome(commits)
-		if err != nil {
+		n := kv.fitting(commits)
+		if err := kv.writeSome(l, commits[:n]); err != nil {
 			return err
 		}
 		commits = commits[n:]
@@ -168,30 +217,42 @@ func (kv *KV) writeLayer(l *layer) error {
 	return nil
 }
 
-// writeSome writes as many commits as fit into one transaction of Badger, and returns their
-// number.
-func (kv *KV) writeSome(commits []commit) (n int, err error) {
+// fitting returns how many commits fit into one transaction of Badger.
+func (kv *KV) fitting(commits []commit) int {
+	count, size := int64(0), int64(0)
+	for i, c := range commits {
+		count, size = count+int64(len(c.writes)), size+c.size
+		if i > 0 && (count+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
+			return i
+		}
+	}
+	return len(commits)
+}
+
+// writeSome writes commits of a layer in one transaction of Badger: of each key, the last change.
+func (kv *KV) writeSome(l *layer, commits []commit) error {
 	b := batch{Txn: kv.db.NewTransaction(true), stamp: kv.stamp}
 	defer b.Discard()
-	count, size := int64(0), int64(0)
+	last := commits[len(commits)-1].writes
+	upTo := last[len(last)-1].version
 	for _, c := range commits {
-		count, size = count+int64(len(c.writes)), size+c.size
-		if n > 0 && (count+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
-			break
-		}
+		b.room(len(c.writes))
 		for i := range c.writes {
-			if err = b.add(&c.writes[i]); err != nil {
-				return 0, translate(err)
+			w := &c.writes[i]
+			if l.replaced(w, upTo) {
+				continue
+			}
+			if err := b.add(w); err != nil {
+				return translate(err)
 			}
 		}
-		n++
 	}
 	version, err := b.commit()
 	if err != nil {
-		return 0, translate(err)
+		return translate(err)
 	}
 	kv.witnesses.saw(version)
-	return n, nil
+	return nil
 }
 
 // batch is a transaction of Badger that only writes.
@@ -199,19 +260,25 @@ type batch struct {
 	*badger.Txn
 
 	stamp uint64 // for the entries that it sets
+	// entries are unused; Badger keeps those that were used until the commit.
+	entries []badger.Entry
 	// last is an entry that the commit sets; nil if it is not certain to set any.
 	last *badger.Entry
 }
 
-func (b *batch) add(w *write) error {
+// room makes memory for some entries.
+func (b *batch) room(n int) { b.entries = make([]badger.Entry, n) }
+
+func (b *batch) add(w *change) error {
 	if w.deleted {
-		if b.last != nil && string(b.last.Key) == w.key {
+		if b.last != nil && bytes.Equal(b.last.Key, w.key) {
 			b.last = nil
 		}
-		return b.Delete([]byte(w.key))
+		return b.Delete(w.key)
 	}
-	e := badger.NewEntry([]byte(w.key), w.value)
-	e.ExpiresAt = b.stamp
+	e := &b.entries[0]
+	b.entries = b.entries[1:]
+	e.Key, e.Value, e.ExpiresAt = w.key, w.value, b.stamp
 	b.last = e
 	return b.SetEntry(e)
 }
@@ -221,7 +288,8 @@ func (b *batch) add(w *write) error {
 // always show up to which version they reach.
 func (b *batch) commit() (uint64, error) {
 	if b.last == nil {
-		if err := b.add(&write{key: markKey}); err != nil {
+		b.room(1)
+		if err := b.add(&change{key: []byte(markKey)}); err != nil {
 			return 0, err
 		}
 	}

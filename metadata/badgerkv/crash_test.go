@@ -167,6 +167,7 @@ func TestUnwritten(t *testing.T) {
 // are over, none is left that waits for another change.
 func TestSoonIsWritten(t *testing.T) {
 	kv := open(t, t.TempDir())
+	kv.FlushAfter(5 * time.Millisecond)
 	for range 30 {
 		var all sync.WaitGroup
 		for g := range 4 {
@@ -186,6 +187,25 @@ func TestSoonIsWritten(t *testing.T) {
 		}
 		all.Wait()
 		kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
+	}
+	if err := kv.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFullLayer has more changes than may wait: they are written before their time.
+func TestFullLayer(t *testing.T) {
+	kv := open(t, t.TempDir())
+	kv.FlushAfter(time.Hour)
+	for i := range 3 { // together a little more than half of what may be under way
+		value := kit.Bytes(uint64(i), 0, 700<<10)
+		if err := kv.UpdateSoon(t.Context(), func(tx metadata.KVTxn) error { return tx.Set(fmt.Appendf(nil, "%d", i), value) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
+	if got := keysOf(t, kv); got != "[0 1 2]" {
+		t.Errorf("%s is there", got)
 	}
 	if err := kv.Close(); err != nil {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dgraph-io/badger/v4/y"
 	"golang.org/x/sys/unix"
@@ -61,7 +62,7 @@ func (kv *KV) Spoil() {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	kv.version++
-	kv.active.add(kv.seed, kv.version, commit{writes: []write{{}}})
+	kv.active.add(kv.version, commit{writes: []change{{}}})
 }
 
 // Waits reports whether a commit waits to be written.
@@ -70,3 +71,6 @@ func (kv *KV) Waits() bool {
 	defer kv.mu.RUnlock()
 	return kv.active.last > 0 || kv.frozen != nil
 }
+
+// FlushAfter sets the time after which changes of UpdateSoon are written, before there are any.
+func (kv *KV) FlushAfter(d time.Duration) { kv.flushAfter = d }

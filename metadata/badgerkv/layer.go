@@ -1,57 +1,64 @@
 package badgerkv
 
 import (
-	"hash/maphash"
-	"slices"
+	"bytes"
 	"strings"
 
 	"github.com/tidwall/btree"
 )
 
-// write is one change of a transaction.
-type write struct {
-	key     string
+// change is one change of a transaction, and once that is committed, a part of a layer.
+type change struct {
+	key     []byte
 	value   []byte
 	deleted bool
+	hash    uint64  // of the key
+	version uint64  // of the commit
+	older   *change // in the same layer, of a key with the same hash
 }
 
 // commit is the changes of one transaction, in the order in which it made them.
 type commit struct {
-	writes []write
+	writes []change
 	bytes  int64 // an upper bound for what it adds to a log, admitted by space
 	size   int64 // an upper bound for what Badger counts against its limit
-}
-
-// change is a committed write.
-type change struct {
-	write
-	version uint64
-	older   *change // of the same key in the same layer
 }
 
 // layer holds committed changes that Badger does not have yet. New commits go to the active
 // layer. To write it, it is frozen and followed by another; a transaction that began with it
 // finds all later commits in it and those that follow.
 //
-// KV.mu guards all fields.
+// KV.mu guards all fields; those of a frozen layer no longer change, except sorted.
 type layer struct {
-	changes btree.Map[string, *change]
-	// heads has the version of the latest change of a key, by the key's hash.
-	heads   map[uint64]uint64
+	// heads has the latest change by the hash of its key.
+	heads map[uint64]*change
+	// sorted has the latest change of each key, in order; nil until a scan needs it.
+	sorted  *btree.Map[string, *change]
 	commits []commit
 	bytes   int64  // of the commits
 	last    uint64 // the version of the last commit
 	next    *layer // the one that followed it; nil for the active layer
 }
 
-func newLayer() *layer { return &layer{heads: map[uint64]uint64{}} }
+// newLayer returns a layer with room for as many changes as the one before it had, which may be
+// nil.
+func newLayer(before *layer) *layer {
+	room := 0
+	if before != nil {
+		room = len(before.heads)
+	}
+	return &layer{heads: make(map[uint64]*change, room)}
+}
 
 // add adds a commit. The caller has checked that it has no conflict.
-func (l *layer) add(seed maphash.Seed, version uint64, c commit) {
-	for _, w := range c.writes {
-		older, _ := l.changes.Get(w.key)
-		l.changes.Set(w.key, &change{write: w, version: version, older: older})
-		l.heads[maphash.String(seed, w.key)] = version
+func (l *layer) add(version uint64, c commit) {
+	for i := range c.writes {
+		w := &c.writes[i]
+		w.version, w.older = version, l.heads[w.hash]
+		l.heads[w.hash] = w
+		if l.sorted != nil {
+			l.sorted.Set(string(w.key), w)
+		}
 	}
 	l.commits = append(l.commits, c)
 	l.bytes += c.bytes
@@ -65,37 +72,60 @@ func (l *layer) conflicts(version uint64, keys []uint64) bool {
 		if l.last <= version {
 			continue
 		}
-		if slices.ContainsFunc(keys, func(key uint64) bool { return l.heads[key] > version }) {
-			return true
+		for _, key := range keys {
+			if c := l.heads[key]; c != nil && c.version > version {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// at returns the change of a key as of a version; nil if there is none in the layer.
-func (l *layer) at(key string, version uint64) *change {
-	c, _ := l.changes.Get(key)
-	return c.asOf(version)
+// at returns the change of a key, given with its hash, as of a version; nil if there is none in
+// the layer.
+func (l *layer) at(key []byte, hash, version uint64) *change {
+	return l.heads[hash].asOf(key, version)
 }
 
-// asOf returns the latest of a key's changes that a version includes; nil if there is none.
-func (c *change) asOf(version uint64) *change {
-	for c != nil && c.version > version {
+// asOf returns the latest change of a key that a version includes, c or an older one; nil if
+// there is none.
+func (c *change) asOf(key []byte, version uint64) *change {
+	for c != nil && (c.version > version || !bytes.Equal(c.key, key)) {
 		c = c.older
 	}
 	return c
 }
 
+// replaced reports whether a later change of the layer, of a version up to the given one, makes
+// writing a change unnecessary.
+func (l *layer) replaced(c *change, version uint64) bool {
+	head := l.heads[c.hash]
+	return head != c && head.version <= version && bytes.Equal(head.key, c.key)
+}
+
+// sort makes a layer ready for under.
+func (l *layer) sort() {
+	if l.sorted != nil {
+		return
+	}
+	l.sorted = &btree.Map[string, *change]{}
+	for _, c := range l.commits {
+		for i := range c.writes {
+			l.sorted.Set(string(c.writes[i].key), &c.writes[i])
+		}
+	}
+}
+
 // under adds the changes, as of a version, of the keys that begin with prefix and are not below
 // from, except those of keys that out has already.
-func (l *layer) under(prefix, from string, version uint64, out *btree.Map[string, *write]) {
-	l.changes.Ascend(max(prefix, from), func(key string, c *change) bool {
+func (l *layer) under(prefix, from string, version uint64, out *btree.Map[string, *change]) {
+	l.sorted.Ascend(max(prefix, from), func(key string, c *change) bool {
 		if !strings.HasPrefix(key, prefix) {
 			return false
 		}
-		if c = c.asOf(version); c != nil {
+		if c = c.asOf(c.key, version); c != nil {
 			if _, has := out.Get(key); !has {
-				out.Set(key, &c.write)
+				out.Set(key, c)
 			}
 		}
 		return true

@@ -49,8 +49,9 @@ func (kv *KV) snapshot() snapshot {
 	return s
 }
 
-// changed returns the last change of a key that Badger did not have; nil if there is none.
-func (s *snapshot) changed(key []byte) *write {
+// changed returns the last change of a key, given with its hash, that Badger did not have; nil if
+// there is none.
+func (s *snapshot) changed(key []byte, hash uint64) *change {
 	if s.layers[0] == nil && s.layers[1] == nil {
 		return nil
 	}
@@ -60,20 +61,41 @@ func (s *snapshot) changed(key []byte) *write {
 		if l == nil {
 			continue
 		}
-		if c := l.at(string(key), s.version); c != nil {
-			return &c.write
+		if c := l.at(key, hash, s.version); c != nil {
+			return c
 		}
 	}
 	return nil
 }
 
 // changedUnder adds to out what layer.under says of the snapshot's layers.
-func (s *snapshot) changedUnder(prefix, from string, out *btree.Map[string, *write]) {
+func (s *snapshot) changedUnder(prefix, from string, out *btree.Map[string, *change]) {
+	s.sort()
 	s.kv.mu.RLock()
 	defer s.kv.mu.RUnlock()
 	for _, l := range s.layers {
 		if l != nil {
 			l.under(prefix, from, s.version, out)
+		}
+	}
+}
+
+// sort makes the snapshot's layers ready for scans.
+func (s *snapshot) sort() {
+	s.kv.mu.RLock()
+	ready := true
+	for _, l := range s.layers {
+		ready = ready && (l == nil || l.sorted != nil)
+	}
+	s.kv.mu.RUnlock()
+	if ready {
+		return
+	}
+	s.kv.mu.Lock()
+	defer s.kv.mu.Unlock()
+	for _, l := range s.layers {
+		if l != nil {
+			l.sort()
 		}
 	}
 }

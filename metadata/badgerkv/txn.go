@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
-	"slices"
-	"strings"
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/tidwall/btree"
@@ -19,7 +17,7 @@ type txn struct {
 	update bool
 	reads  []uint64 // hashes of the keys that an update has read
 	commit
-	own map[string]int // the last write of a key, as an index of writes
+	own map[uint64]int // the last write by the hash of its key, as an index of writes
 }
 
 // markKey is set by commits that only delete. Scans skip it.
@@ -34,12 +32,13 @@ const (
 )
 
 func (t *txn) Get(key []byte) ([]byte, error) {
-	if at, ok := t.own[string(key)]; ok {
-		return t.writes[at].read()
-	}
-	t.hasRead(key)
-	if w := t.changed(key); w != nil {
+	hash := t.hash(key)
+	if w := t.wrote(key, hash); w != nil {
 		return w.read()
+	}
+	t.hasRead(hash)
+	if c := t.changed(key, hash); c != nil {
+		return c.read()
 	}
 	item, err := t.base.Get(key)
 	if err != nil {
@@ -54,42 +53,57 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 	return out, translate(err)
 }
 
-// hasRead notes a key that is read.
-func (t *txn) hasRead(key []byte) {
+func (t *txn) hash(key []byte) uint64 { return maphash.Bytes(t.kv.seed, key) }
+
+// wrote returns the transaction's own last change of a key, given with its hash; nil for none.
+func (t *txn) wrote(key []byte, hash uint64) *change {
+	at, ok := t.own[hash]
+	if !ok {
+		return nil
+	}
+	for ; at >= 0; at-- { // the first one is of this key, unless two keys have the same hash
+		if w := &t.writes[at]; w.hash == hash && bytes.Equal(w.key, key) {
+			return w
+		}
+	}
+	return nil
+}
+
+// hasRead notes the hash of a key that is read.
+func (t *txn) hasRead(hash uint64) {
 	if t.update {
-		t.reads = append(t.reads, maphash.Bytes(t.kv.seed, key))
+		t.reads = append(t.reads, hash)
 	}
 }
 
 // read returns the value that was written.
-func (w *write) read() ([]byte, error) {
-	if w.deleted {
+func (c *change) read() ([]byte, error) {
+	if c.deleted {
 		return nil, metadata.ErrNoKey
 	}
-	return w.value, nil
+	return c.value, nil
 }
 
 func (t *txn) Set(key, value []byte) error {
 	if len(value) >= maxValue {
 		return metadata.ErrTooLarge
 	}
-	return t.write(write{key: string(key), value: slices.Clone(value)})
+	return t.write(change{key: key, value: value})
 }
 
 func (t *txn) Delete(key []byte) error {
-	return t.write(write{key: string(key), deleted: true})
+	return t.write(change{key: key, deleted: true})
 }
 
 // write adds a change to the transaction.
-func (t *txn) write(w write) error {
+func (t *txn) write(w change) error {
 	switch {
 	case !t.update:
 		return metadata.ErrReadOnly
-	case w.key == "" || len(w.key) > maxKey:
+	case len(w.key) == 0 || len(w.key) > maxKey:
 		return fmt.Errorf("a key of %d bytes: %w", len(w.key), metadata.ErrTooLarge)
 	}
-	if t.own == nil {
-		t.own = make(map[string]int, 8)
+	if len(t.writes) == 0 {
 		t.bytes = 2 * entryRoom // for the entry that ends the transaction, and for markKey
 		t.size = 2*entrySize + int64(len(markKey))
 	}
@@ -99,7 +113,8 @@ func (t *txn) write(w write) error {
 	if t.size >= t.kv.db.MaxBatchSize() || int64(len(t.writes))+3 >= t.kv.db.MaxBatchCount() {
 		return metadata.ErrTooLarge
 	}
-	t.own[w.key] = len(t.writes)
+	w.hash = t.hash(w.key)
+	t.own[w.hash] = len(t.writes)
 	t.writes = append(t.writes, w)
 	return nil
 }
@@ -117,7 +132,9 @@ func (t *txn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, error)
 		if err != nil {
 			return translate(err)
 		}
-		t.hasRead(key)
+		if t.update {
+			t.hasRead(t.hash(key))
+		}
 		if more, err := fn(key, value); err != nil || !more {
 			return err
 		}
@@ -127,11 +144,11 @@ func (t *txn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, error)
 
 // above returns the changes that Badger does not have, of the keys that begin with prefix and are
 // not below from: those of the transaction, and those of the layers.
-func (t *txn) above(prefix, from []byte) []*write {
-	var found btree.Map[string, *write]
-	for key, at := range t.own {
-		if strings.HasPrefix(key, string(prefix)) && key >= string(from) {
-			found.Set(key, &t.writes[at])
+func (t *txn) above(prefix, from []byte) []*change {
+	var found btree.Map[string, *change]
+	for i := range t.writes {
+		if w := &t.writes[i]; bytes.HasPrefix(w.key, prefix) && bytes.Compare(w.key, from) >= 0 {
+			found.Set(string(w.key), w)
 		}
 	}
 	t.changedUnder(string(prefix), string(from), &found)
@@ -140,7 +157,7 @@ func (t *txn) above(prefix, from []byte) []*write {
 
 // merge iterates over the keys of Badger and the changes above them, in ascending order.
 type merge struct {
-	above  []*write
+	above  []*change
 	below  *badger.Iterator
 	prefix []byte
 	// stands is set while the iterator is at the key that next has returned.
@@ -166,7 +183,7 @@ func (m *merge) next() (key, value []byte, err error) {
 		case len(m.above) == 0:
 			order = -1
 		default:
-			order = bytes.Compare(item.Key(), []byte(m.above[0].key))
+			order = bytes.Compare(item.Key(), m.above[0].key)
 		}
 		switch {
 		case order < 0 && string(item.Key()) != markKey:
@@ -185,7 +202,7 @@ func (m *merge) next() (key, value []byte, err error) {
 		w := m.above[0]
 		m.above = m.above[1:]
 		if !w.deleted {
-			return []byte(w.key), w.value, nil
+			return w.key, w.value, nil
 		}
 	}
 }

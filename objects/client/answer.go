@@ -243,7 +243,7 @@ func (s *Session) sendCall(verb adminapi.Verb, id uint64, q *adminapi.Call) erro
 		return fmt.Errorf("the call has %d bytes, the maximum is %d", size, frames.MaxBody)
 	}
 	if err = frames.Finish(frame, 0); err == nil {
-		s.writeLocked(frame, nil)
+		s.writeLocked(frame)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/objects/frames"
@@ -115,23 +114,12 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 		head = append(head, q.call.Data...)
 		s.out = head
 		if err = frames.Finish(head, 0); err == nil {
-			s.writeLocked(head, nil)
+			s.writeLocked(head)
 		}
 		return err
 	}
 	if err = frames.FinishWith(head, 0, len(q.call.Data)); err == nil {
 		s.writeLocked(head, q.call.Data)
 	}
-	return err
-}
-
-// writePieces writes a frame with one system call.
-func writePieces(conn *net.UnixConn, frame, more []byte) error {
-	if len(more) == 0 {
-		_, err := conn.Write(frame)
-		return err
-	}
-	all := net.Buffers{frame, more}
-	_, err := all.WriteTo(conn)
 	return err
 }

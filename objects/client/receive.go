@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
@@ -77,9 +76,7 @@ func (s *Session) readFor(a *answer) {
 	for !a.ready() {
 		h, p, err := s.in.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// It was interrupted, perhaps for another answer.
-			_ = s.conn.SetReadDeadline(time.Time{}) // a closed connection fails the next read
-			continue
+			continue // it was interrupted, perhaps for another answer
 		}
 		if err != nil || h.Kind == frames.KindEnded {
 			s.over()
@@ -99,9 +96,7 @@ func (s *Session) answerTo(id uint64) *answer {
 }
 
 // interrupt makes the goroutine that reads look at its answer.
-func (s *Session) interrupt() {
-	_ = s.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
-}
+func (s *Session) interrupt() { s.conn.Interrupt() }
 
 // over records that the session has ended.
 func (s *Session) over() {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -22,7 +24,7 @@ import (
 type Session struct {
 	client *Client
 	id     string
-	conn   *net.UnixConn
+	conn   *frames.Conn
 	// gone is closed when the daemon, or Close, has ended the session, as soon as somebody
 	// reads.
 	gone chan struct{}
@@ -37,9 +39,6 @@ type Session struct {
 	// out is memory for the frames of calls.
 	// +checklocks:sending
 	out []byte
-	// deadline is the time at which writes fail.
-	// +checklocks:sending
-	deadline time.Time
 	// cut is true after a failure, when a part of a frame may have been sent.
 	// +checklocks:sending
 	cut bool
@@ -90,13 +89,9 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		return nil, c.heteroError(err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	poller, err := frames.NewPoller(conn, nil)
-	var in *bufio.Reader
-	var hello frames.Hello
-	if err == nil {
-		in = bufio.NewReaderSize(poller, sessionBuffer)
-		hello, err = greet(conn, in)
-	}
+	from := &source{conn}
+	in := bufio.NewReaderSize(from, sessionBuffer)
+	hello, err := greet(conn, in)
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
@@ -104,14 +99,22 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		_ = conn.Close() // the failure is returned
 		return nil, c.heteroError(err)
 	}
+	adopted, err := frames.Adopt(conn, sendLimit)
+	if err != nil {
+		return nil, c.heteroError(err)
+	}
+	from.Reader = adopted
 	s := &Session{
-		client: c, id: hello.Session, conn: conn, gone: make(chan struct{}), answers: map[uint64]*answer{},
+		client: c, id: hello.Session, conn: adopted, gone: make(chan struct{}), answers: map[uint64]*answer{},
 		role: make(chan struct{}, 1), in: receiver{in: in},
 	}
 	s.in.of = s.answerTo
 	s.role <- struct{}{}
 	return s, nil
 }
+
+// source reads from the connection that a session has at the time.
+type source struct{ io.Reader }
 
 // greet requests a session, and reads the greeting of the daemon.
 func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
@@ -151,7 +154,7 @@ func (s *Session) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	_ = s.conn.CloseWrite() // an error means that the session has ended
+	s.conn.Shut(unix.SHUT_WR)
 	s.attend(endLimit)
 	_ = s.conn.Close() // no more data will arrive
 	s.attend(endLimit)
@@ -228,27 +231,22 @@ func (s *Session) forget(a *answer) {
 func (s *Session) send(frame []byte) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	s.writeLocked(frame, nil)
+	s.writeLocked(frame)
 }
 
-// writeLocked writes a frame, the end of which is more.
+// writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(frame, more []byte) {
-	// The deadline is renewed before it has used up half of its time.
-	if now := time.Now(); s.deadline.Sub(now) < sendLimit/2 {
-		s.deadline = now.Add(sendLimit)
-		_ = s.conn.SetWriteDeadline(s.deadline) // a closed connection fails the write
-	}
+func (s *Session) writeLocked(pieces ...[]byte) {
 	if s.cut {
 		return
 	}
-	if err := writePieces(s.conn, frame, more); err != nil {
+	if err := s.conn.Write(pieces...); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
-		_ = s.conn.CloseWrite()
+		s.conn.Shut(unix.SHUT_WR)
 		if !s.isClosed() { // Close reads until the daemon has ended the session
-			_ = s.conn.CloseRead()
+			s.conn.Shut(unix.SHUT_RD)
 		}
 	}
 }

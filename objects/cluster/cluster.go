@@ -90,7 +90,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	}
 	c.server = newServer(serverOptions{
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
-		Squash: o.Squash, Owner: o.Owner, AttrTTL: o.AttrTTL, Log: c.log,
+		Squash: o.Squash, Owner: o.Owner, ReadOnly: o.ReadOnly, AttrTTL: o.AttrTTL, Log: c.log,
 		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served,
 		Left: func(from ClientSession) {
 			for _, x := range c.begun {
@@ -101,6 +101,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	})
 	handlers := c.server.handlers()
 	maps.Copy(handlers, c.keys.handlers())
+	c.server.protect(handlers)
 	for _, x := range o.Extensions {
 		c.begun = append(c.begun, x)
 		more, failure := x.Begin(c)

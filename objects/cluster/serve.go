@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,9 +32,11 @@ type serverOptions struct {
 	Cluster string
 	Squash  Squash
 	Owner   *uint32
-	AttrTTL time.Duration
-	Log     *zap.Logger
-	Count   *counters
+	// ReadOnly refuses changes.
+	ReadOnly bool
+	AttrTTL  time.Duration
+	Log      *zap.Logger
+	Count    *counters
 	// Notify sends a message without an answer to a peer; see rpc.Endpoint.
 	Notify func(wire.Rank, rpc.Method, []byte) (bool, error)
 	// Met is called with the record that a node has sent.
@@ -108,6 +111,27 @@ func (s *server) handlers() map[rpc.Method]rpc.Handler {
 
 		proto.MethodSums: answer(s, s.sums),
 	}
+}
+
+// protect replaces the handlers of all methods that change anything, if the node permits no changes.
+// MethodOpen refuses to open for writing, without which nothing writes to a file.
+func (s *server) protect(all map[rpc.Method]rpc.Handler) {
+	if !s.o.ReadOnly {
+		return
+	}
+	for _, m := range []rpc.Method{
+		proto.MethodCreate, proto.MethodLink, proto.MethodRemove, proto.MethodRename, proto.MethodSetAttr,
+		proto.MethodSetXattr, proto.MethodRemoveXattr, proto.MethodCreateOpen, proto.MethodDropKey, proto.MethodExpireKey,
+	} {
+		all[m] = func(context.Context, rpc.Caller, []byte) ([]byte, error) { return nil, s.frozen() }
+	}
+}
+
+// frozen returns the error of a change where none is permitted.
+//
+// Errors: EROFS.
+func (s *server) frozen() error {
+	return fmt.Errorf("node %s permits no changes; mount it there without -o ro: %w", s.o.Self().Name, syscall.EROFS)
 }
 
 // answer makes a handler of a function that answers one type of request in a session. A nil

@@ -16,6 +16,9 @@ func (s *server) open(ctx context.Context, g *servedSession, u User, q *proto.Op
 	if !ok {
 		return nil, fmt.Errorf("invalid access %#x to a file: %w", q.Access, objects.ErrInvalid)
 	}
+	if s.o.ReadOnly && access&objects.PermWrite != 0 {
+		return nil, s.frozen()
+	}
 	a, err := s.inode(ctx, q.Ino)
 	switch {
 	case err != nil:

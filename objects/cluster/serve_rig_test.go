@@ -42,7 +42,7 @@ type serverRig struct {
 	met    []members.Record
 }
 
-func newServerRig(t testing.TB) *serverRig {
+func newServerRig(t testing.TB, change ...func(*serverOptions)) *serverRig {
 	t.Helper()
 	kit.Check(t)
 	r := &serverRig{t: t}
@@ -62,7 +62,7 @@ func newServerRig(t testing.TB) *serverRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.server = newServer(serverOptions{
+	o := serverOptions{
 		Store: r.store, Self: func() members.Record { return members.Record{Name: "b", Epoch: 3} }, Cluster: "test",
 		Squash: Squash{Mode: SquashNone}, AttrTTL: time.Hour, Log: zap.NewNop(), Count: &counters{}, Notify: r.notify,
 		Met: func(m members.Record) { r.met = append(r.met, m) },
@@ -71,8 +71,13 @@ func newServerRig(t testing.TB) *serverRig {
 			defer r.mu.Unlock()
 			r.served = append(r.served, n)
 		},
-	})
+	}
+	for _, set := range change {
+		set(&o)
+	}
+	r.server = newServer(o)
 	r.ask = r.server.handlers()
+	r.server.protect(r.ask)
 	t.Cleanup(func() {
 		r.server.close()
 		if err := r.store.Close(context.Background(), objects.CloseOptions{}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -440,4 +441,31 @@ func FuzzQuestions(f *testing.F) {
 			t.Errorf("method %d: %d bytes", method, len(answer))
 		}
 	})
+}
+
+// TestReadOnlyServer requests every change of a node that permits none. It can be read.
+func TestReadOnlyServer(t *testing.T) {
+	r := newServerRig(t, func(o *serverOptions) { o.ReadOnly = true })
+	who, a := r.hello(1), r.file("a")
+	for m, in := range map[rpc.Method]any{
+		proto.MethodCreate:      &proto.CreateAsk{Dir: uint64(a.Parent), Name: "b", Mode: uint32(metadata.TypeDir)},
+		proto.MethodLink:        &proto.LinkAsk{Ino: uint64(a.Ino), Dir: uint64(a.Parent), Name: "b"},
+		proto.MethodRemove:      &proto.RemoveAsk{Dir: uint64(a.Parent), Name: "a"},
+		proto.MethodRename:      &proto.RenameAsk{From: uint64(a.Parent), Name: "a", To: uint64(a.Parent), NewName: "b"},
+		proto.MethodSetAttr:     &proto.SetAttrAsk{Ino: uint64(a.Ino)},
+		proto.MethodSetXattr:    &proto.XattrAsk{Ino: uint64(a.Ino), Name: "user.x"},
+		proto.MethodRemoveXattr: &proto.XattrAsk{Ino: uint64(a.Ino), Name: "user.x"},
+		proto.MethodCreateOpen:  &proto.CreateOpenAsk{Access: proto.AccessRead},
+		proto.MethodOpen:        &proto.OpenAsk{Ino: uint64(a.Ino), Access: proto.AccessRead | proto.AccessWrite},
+		proto.MethodDropKey:     &proto.KeyAsk{Key: "k"},
+		proto.MethodExpireKey:   &proto.ExpireKeyAsk{Key: "k"},
+	} {
+		if err := r.put(who, m, in, nil); !errors.Is(err, syscall.EROFS) {
+			t.Errorf("method %#x: %v", m, err)
+		}
+	}
+	h := r.open(who, a.Ino, proto.AccessRead)
+	if err := r.put(who, proto.MethodAllocate, &proto.AllocateAsk{Handle: h, N: 100}, nil); !errors.Is(err, ErrDenied) {
+		t.Errorf("allocate by a handle for reading: %v", err)
+	}
 }

@@ -79,6 +79,9 @@ type Options struct {
 	// Owner is the only user with access from other nodes, after mapping; nil gives access to
 	// all users, subject to modes (--allow-other).
 	Owner *uint32
+	// ReadOnly refuses every change that another node requests, with EROFS (-o ro). Receiving
+	// what is published is reading.
+	ReadOnly bool
 	// AttrTTL is the time for which another node's answers are cached. Default 1 s.
 	AttrTTL time.Duration
 	// Timeout bounds a request, and the time for which a transfer may make no progress.

@@ -18,46 +18,39 @@ const (
 	pollFor = 50 * time.Microsecond
 	// pollLook is the number of polls between two readings of the clock.
 	pollLook = 4
-	// longestPause bounds the reads without polling after polls that found nothing.
-	longestPause = 6
-	// dozeFor is the time for which a reader sleeps in a thread of its own, before it leaves the
-	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, and
-	// goes on without the runtime's search for work.
-	dozeFor = 2 * time.Millisecond
+	// mostMissed bounds the polls in a row that found nothing as far as they count: after n of
+	// them 2^n-2 reads do not poll. With many peers at once the processor is of more use to them.
+	mostMissed = 6
 )
 
 // Pollers bounds the readers that poll at one time: more than the processors allow would only
 // delay each other, and the peers. The zero value allows none. A nil *Pollers
 // sets no bound.
 type Pollers struct {
-	most           int32
-	active, asleep atomic.Int32
+	most   int32
+	active atomic.Int32
 }
 
 // NewPollers returns a bound for this process: one processor is left to the peers.
 func NewPollers() *Pollers { return &Pollers{most: int32(runtime.GOMAXPROCS(0) - 1)} }
 
-// enter counts one more of the readers that n counts, unless there are enough.
-func (p *Pollers) enter(n func(*Pollers) *atomic.Int32) bool {
+// enter counts one more reader, unless there are enough.
+func (p *Pollers) enter() bool {
 	if p == nil {
 		return true
 	}
-	if n(p).Add(1) <= p.most {
+	if p.active.Add(1) <= p.most {
 		return true
 	}
-	n(p).Add(-1)
+	p.active.Add(-1)
 	return false
 }
 
-func (p *Pollers) leave(n func(*Pollers) *atomic.Int32) {
+func (p *Pollers) leave() {
 	if p != nil {
-		n(p).Add(-1)
+		p.active.Add(-1)
 	}
 }
-
-// polling and dozing are what Pollers bounds, each by itself.
-func polling(p *Pollers) *atomic.Int32 { return &p.active }
-func dozing(p *Pollers) *atomic.Int32  { return &p.asleep }
 
 // Poller reads from a connection. Before it sleeps it polls for up to 50 µs, since most answers
 // and next calls arrive sooner than a sleeping process wakes up. After polls that found nothing it
@@ -105,7 +98,7 @@ func (p *Poller) poll(fd uintptr) bool {
 	if p.read(int(fd)) {
 		return true
 	}
-	return first && (p.spin(int(fd)) || p.doze(int(fd)))
+	return first && p.spin(int(fd))
 }
 
 // spin reads until there is something, or the time is over.
@@ -114,14 +107,14 @@ func (p *Poller) spin(fd int) bool {
 		p.pause--
 		return false
 	}
-	if !p.all.enter(polling) {
+	if !p.all.enter() {
 		return false
 	}
-	defer p.all.leave(polling)
+	defer p.all.leave()
 	began := time.Now()
 	for turn := 1; ; turn++ {
 		if p.read(fd) {
-			p.missed = 0
+			p.missed = max(0, p.missed-1)
 			return true
 		}
 		if turn%pollLook == 0 {
@@ -131,20 +124,9 @@ func (p *Poller) spin(fd int) bool {
 			}
 		}
 	}
-	p.missed++
-	p.pause = min(1<<min(p.missed, 30)-2, longestPause)
+	p.missed = min(p.missed+1, mostMissed)
+	p.pause = 1<<p.missed - 2
 	return false
-}
-
-// doze sleeps in the kernel until there is something to read, or the time is over.
-func (p *Poller) doze(fd int) bool {
-	if !p.all.enter(dozing) {
-		return false
-	}
-	defer p.all.leave(dozing)
-	limit := unix.NsecToTimespec(int64(dozeFor))
-	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, &limit, nil)
-	return err == nil && n > 0 && p.read(fd)
 }
 
 // read makes one attempt. With syscall.Read, and not that of another package, the race detector

@@ -21,12 +21,12 @@ import (
 const childArg = "hmcfs-bench-child"
 
 // runChild executes the task and returns true if this process was started for one. A task
-// prints one number.
+// prints one number, some of them a line before that.
 func runChild(args []string, out, said io.Writer) bool {
 	if len(args) < 4 || args[1] != childArg {
 		return false
 	}
-	number, err := task(context.Background(), args[2], args[3], args[4:])
+	number, err := task(context.Background(), out, args[2], args[3], args[4:])
 	if err != nil {
 		fmt.Fprintln(said, err)
 		os.Exit(1)
@@ -36,7 +36,7 @@ func runChild(args []string, out, said io.Writer) bool {
 }
 
 // task executes one task, whose arguments are numbers.
-func task(ctx context.Context, name, state string, args []string) (float64, error) {
+func task(ctx context.Context, out io.Writer, name, state string, args []string) (float64, error) {
 	n := make([]int, len(args))
 	for i, text := range args {
 		var err error
@@ -53,6 +53,14 @@ func task(ctx context.Context, name, state string, args []string) (float64, erro
 		return statOnce(ctx, state, n[0])
 	case name == "memcpy" && len(n) == 2:
 		return copyInto(state, n[0], n[1])
+	case name == "crowd" && len(n) == 2:
+		return crowdTask(ctx, out, state, n[0], time.Duration(n[1])*time.Microsecond)
+	case name == "give" && len(n) == 2:
+		return giveTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "take" && len(n) == 2:
+		return takeTask(ctx, state, devices.Size(n[0]), n[1])
+	case name == "copy" && len(n) == 2:
+		return plainTask(ctx, state, devices.Size(n[0]), n[1])
 	case name == "rank" && len(n) == 3:
 		return rankTask(ctx, state, n[0] != 0, devices.Size(n[1]), n[2])
 	}

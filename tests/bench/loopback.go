@@ -46,13 +46,7 @@ func (l *lab) startLoopback(program, point string, flags ...string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	l.Later(func() error {
-		if err := unix.Unmount(point, 0); err != nil {
-			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
-				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
-		}
-		return cmd.Wait()
-	})
+	l.unmountLater(point, cmd)
 	lines := bufio.NewScanner(said)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "Mounted") {
@@ -60,4 +54,15 @@ func (l *lab) startLoopback(program, point string, flags ...string) error {
 		}
 	}
 	return errors.Join(errors.New("ended before it was mounted"), lines.Err())
+}
+
+// unmountLater unmounts at the end of the lab what a program serves, and waits for the program.
+func (l *lab) unmountLater(point string, cmd *exec.Cmd) {
+	l.Later(func() error {
+		if err := unix.Unmount(point, 0); err != nil {
+			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
+				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
+		}
+		return cmd.Wait()
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,10 +131,10 @@ func TestJudgeTimes(t *testing.T) {
 func TestChild(t *testing.T) {
 	kit.Check(t)
 	state := t.TempDir()
-	if n, err := task(t.Context(), "build", state, []string{"2500"}); err != nil || n != 2500 {
+	if n, err := task(t.Context(), io.Discard, "build", state, []string{"2500"}); err != nil || n != 2500 {
 		t.Fatalf("build = %v, %v", n, err)
 	}
-	if took, err := task(t.Context(), "open", state, nil); err != nil || took <= 0 {
+	if took, err := task(t.Context(), io.Discard, "open", state, nil); err != nil || took <= 0 {
 		t.Errorf("open = %v, %v", took, err)
 	}
 	s, err := openStore(t.Context(), state)
@@ -151,7 +152,7 @@ func TestChild(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := task(t.Context(), "dance", state, nil); err == nil {
+	if _, err := task(t.Context(), io.Discard, "dance", state, nil); err == nil {
 		t.Error("a task that is none is done")
 	}
 	if runChild([]string{"bench", "-rows", "x", "y"}, nil, nil) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -28,13 +27,7 @@ func (l *lab) startVramfs(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	l.Later(func() error {
-		if err := unix.Unmount(point, 0); err != nil {
-			return errors.Join(fmt.Errorf("unmount %s: %w", point, err),
-				unix.Unmount(point, unix.MNT_DETACH), cmd.Process.Kill(), cmd.Wait())
-		}
-		return cmd.Wait()
-	})
+	l.unmountLater(point, cmd)
 	for begin := time.Now(); ; {
 		mounted, err := mountinfo.Mounted(point)
 		if err != nil {

@@ -25,6 +25,10 @@ type answer struct {
 	failed error
 	// keysFailed is the number of keys that failed.
 	keysFailed int
+	// splits is true if the caller of the verb runs rest, which is set for an answer that is not
+	// complete when the verb returns.
+	splits bool
+	rest   func()
 }
 
 // put adds a line.
@@ -103,15 +107,29 @@ func (a *answer) futures(futures []*hetero.Future, err error, left <-chan struct
 	begun := lineOf(0, "", err)
 	begun.Begun = true
 	a.put(begun)
-	for a.flush() == nil && todo > 0 {
+	if a.flush() != nil || todo == 0 {
+		return nil
+	}
+	a.rest = func() { a.await(e, todo, left) }
+	if !a.splits {
+		a.rest()
+	}
+	return nil
+}
+
+// await sends the rest of the lines as they come.
+func (a *answer) await(e *endings, todo int, left <-chan struct{}) {
+	for todo > 0 {
 		select {
 		case <-e.came:
 			todo -= a.putAll(e.take())
 		case <-left:
-			return nil
+			return
+		}
+		if a.flush() != nil {
+			return
 		}
 	}
-	return nil
 }
 
 // putAll puts several lines, and returns their number.

@@ -186,7 +186,7 @@ type numberedVerb struct {
 	name adminapi.Verb
 	do   verb
 	// lasting is true if calls of the verb continue in the background, and waits if they may
-	// wait for other clients.
+	// wait for other clients before they have begun.
 	lasting, waits bool
 }
 
@@ -196,7 +196,7 @@ func numberedVerbs(all map[adminapi.Verb]verb) []numberedVerb {
 	out := make([]numberedVerb, len(names))
 	for i, name := range names {
 		lasting := name == adminapi.VerbPublish || name == adminapi.VerbSubscribe
-		waits := lasting || name == adminapi.VerbWait || name == adminapi.VerbClaim
+		waits := name == adminapi.VerbSubscribe || name == adminapi.VerbWait || name == adminapi.VerbClaim
 		out[i] = numberedVerb{name: name, do: all[name], lasting: lasting, waits: waits}
 	}
 	return out
@@ -411,17 +411,45 @@ func (f *framed) cancel(id uint64) {
 	}
 }
 
-// run executes a call and answers it.
+// run executes a call and answers it. The rest of an answer that splits is left to another
+// goroutine.
 func (c *framedCall) run(ctx context.Context) {
-	f, done := c.framed, false
-	defer f.one.calls.Done()
+	begun := time.Now()
+	c.step(func() (over bool) {
+		c.answer.splits = c.verb.lasting && !c.verb.waits
+		err := c.verb.do(ctx, c.framed.one.client, &c.q, &c.answer)
+		if c.answer.splits && c.answer.rest != nil {
+			go c.step(func() bool {
+				c.answer.rest()
+				c.end(begun, nil)
+				return true
+			})
+			return false
+		}
+		c.end(begun, err)
+		return true
+	})
+}
+
+// step runs a part of a call, which reports whether it was the last.
+func (c *framedCall) step(part func() (over bool)) {
+	f, over, done := c.framed, true, false
 	defer func() {
+		if !over {
+			return
+		}
 		f.one.user.memory.Release(c.taken)
 		f.leave(c, done && !c.verb.lasting && !c.q.Async)
+		f.one.calls.Done()
 	}()
 	defer f.contain()
-	begun := time.Now()
-	err := c.verb.do(ctx, f.one.client, &c.q, &c.answer)
+	over = part()
+	done = true
+}
+
+// end sends the last frame of a call.
+func (c *framedCall) end(begun time.Time, err error) {
+	f := c.framed
 	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)
 	f.finish(c.out.id, !c.verb.waits && !c.q.Async && c.q.Timeout == 0) // before the client has the last frame
 	// A failure to send ends the session.
@@ -430,7 +458,6 @@ func (c *framedCall) run(ctx context.Context) {
 	} else {
 		_ = c.out.last()
 	}
-	done = true
 }
 
 // send writes frames. After a failure the session ends, since a part of a frame may have been sent.

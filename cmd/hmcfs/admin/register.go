@@ -24,6 +24,9 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			return solution{}, err
 		}
 		m, err := memoryOf(asked, q.received)
+		if err == nil && asked.Memory == nil { // a registered file is written to
+			err = s.mayChange()
+		}
 		if err != nil {
 			return solution{}, err
 		}

@@ -289,6 +289,9 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer))
 		return solution{reply: adminapi.Reply{Ended: &adminapi.EndAnswer{Ino: ino, Ended: true}}}, err
 	}
+	if err = s.mayChange(); err != nil { // whoever has the memory can write to it
+		return solution{}, err
+	}
 	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
 		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
 	if err != nil {

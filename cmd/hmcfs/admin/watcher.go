@@ -37,9 +37,7 @@ func (s *Server) Watcher() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &conn{peer: owner, trusted: true, gone: func() {}}
 		control := http.NewResponseController(w)
-		// The previous answer on this connection may have set a deadline, and events come for ever.
-		_ = control.SetWriteDeadline(time.Time{}) // connections of a server have deadlines
-		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetReadDeadline(time.Time{}) // events come for ever; connections of a server have deadlines
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
 	})
 }

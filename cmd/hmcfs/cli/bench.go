@@ -33,6 +33,7 @@ func (a *app) benchVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		o.Devices = mapped(o.Devices, func(text string) string { return string(devices.NameOf(text)) })
 		o.MountPoint, o.Size, o.Progress = m.MountPoint, n, func(line string) { a.note("%s", line) }
 		report, err := bench.Run(ctx, o)
 		if err != nil {

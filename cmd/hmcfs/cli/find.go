@@ -5,12 +5,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
 )
+
+// daemonFor returns the mount on which a command without paths works (mountFor), and a client of its
+// daemon.
+func (a *app) daemonFor(ctx context.Context, args []string) (place.Mount, *client.Client, error) {
+	m, err := a.mountFor(strings.Join(args, ""))
+	if err != nil {
+		return m, nil, err
+	}
+	c, err := a.connect(ctx, m)
+	return m, c, err
+}
 
 // connect returns a client of the daemon of a mount.
 func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error) {
@@ -57,13 +72,29 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 			return c, p, nil
 		}
 	}
-	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
+	return nil, place.Paths{}, unfound(a.UID, m, last)
 }
+
+// unfound returns a user's error of a search for a daemon, of which last is the last failure. Other users
+// than its own may not see where it is: to them it is not dead.
+func unfound(uid int, m place.Mount, last error) error {
+	if hidden := errors.Is(last, client.ErrNoDaemon) || errors.Is(last, fs.ErrPermission); hidden && !owns(uid, m) {
+		last = &client.Error{
+			Status: http.StatusForbidden, Code: adminapi.CodeForbidden,
+			Text: "only root and the user who mounted it may do this; run the command as one of them",
+		}
+	}
+	return fmt.Errorf("%s: %w", m.MountPoint, last)
+}
+
+// owns reports whether a user may do everything with a mount.
+func owns(uid int, m place.Mount) bool { return uid == 0 || uid == m.Owner() }
 
 // findServed finds the daemon of a served directory by the socket that the directory names. last
 // is the error of the usual places.
 func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*client.Client, place.Paths, error) {
-	if socket := socketOf(m.MountPoint); socket != "" {
+	socket := socketOf(m.MountPoint)
+	if socket != "" {
 		c, p := client.NewOf(socket, m.Owner()), place.Paths{MountPoint: m.MountPoint, Runtime: filepath.Dir(socket)}
 		_, err := hear(ctx, c, p)
 		if err == nil {
@@ -71,11 +102,11 @@ func (a *app) findServed(ctx context.Context, m place.Mount, last error) (*clien
 		}
 		last = err
 	}
-	if errors.Is(last, client.ErrNoDaemon) {
+	if errors.Is(last, client.ErrNoDaemon) && (socket != "" || owns(a.UID, m)) {
 		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; start it again: hmcfs serve %s, or remove what it left: hmcfs umount %s: %w",
 			m.MountPoint, m.MountPoint, m.MountPoint, last)
 	}
-	return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, last)
+	return nil, place.Paths{}, unfound(a.UID, m, last)
 }
 
 // socketOf reads the path of the admin socket from the mount's files.

@@ -77,11 +77,7 @@ func (a *app) check(ctx context.Context, args []string, stateDir string, r admin
 	if stateDir != "" {
 		return daemon.CheckState(ctx, stateDir, r)
 	}
-	m, err := a.mountFor(strings.Join(args, ""))
-	if err != nil {
-		return adminapi.FsckReport{}, err
-	}
-	c, err := a.connect(ctx, m)
+	_, c, err := a.daemonFor(ctx, args)
 	if err != nil {
 		return adminapi.FsckReport{}, err
 	}

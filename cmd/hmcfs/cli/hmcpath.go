@@ -71,6 +71,12 @@ func (t *trees) find(ctx context.Context, text string) (*sessionTree, string, er
 		return s, name, nil
 	}
 	c, err := t.connect(ctx, m)
+	if client.IsForbidden(err) {
+		// Sessions may be open to users that the daemon tells nothing else.
+		if socket, failure := answers(ctx, m, socketOf); failure == nil && socket != "" {
+			c, err = client.NewOf(socket, m.Owner()), nil
+		}
+	}
 	if err != nil {
 		return nil, "", err
 	}

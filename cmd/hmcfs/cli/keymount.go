@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -78,7 +79,8 @@ func statIn(m place.Mount, dir, name string, stat func(string) (fs.FileInfo, err
 }
 
 // deviceDir returns the directory of a device, which must exist.
-func deviceDir(m place.Mount, device string) (string, error) {
+func deviceDir(m place.Mount, text string) (string, error) {
+	device := string(devices.NameOf(text))
 	dir := filepath.Join(m.MountPoint, device)
 	own := isOwnDir(device) || strings.Contains(device, "/")
 	if st, err := os.Stat(dir); !own && err == nil && st.IsDir() {
@@ -87,7 +89,7 @@ func deviceDir(m place.Mount, device string) (string, error) {
 		return "", err
 	}
 	return "", usage(fmt.Errorf("--device %s: %s has no such device; it has %s",
-		device, m.MountPoint, strings.Join(deviceNames(m.MountPoint), ", ")))
+		text, m.MountPoint, strings.Join(deviceNames(m.MountPoint), ", ")))
 }
 
 // deviceNames returns the names of the device directories in a mount; nil if it does not

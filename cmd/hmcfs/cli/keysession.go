@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -19,7 +20,16 @@ func (a keyVerbs) openKeys(ctx context.Context, m place.Mount) (hetero.Client, e
 	if err != nil {
 		return nil, err
 	}
-	return client.OpenSession(ctx, socket)
+	c, err := client.OpenSession(ctx, socket)
+	if errors.Is(err, client.ErrNoDaemon) {
+		if _, failure := a.connect(ctx, m); failure != nil {
+			err = failure // it names the way out
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // keySocket returns the path of the socket of the daemon of a mount. It reads it from the

@@ -35,11 +35,7 @@ func (a *app) nodesVerb() *cobra.Command {
 	asJSON := addJSON(cmd)
 	forget := cmd.Flags().String("forget", "", "Remove a node that will not return from the cluster.")
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		m, err := a.mountFor(strings.Join(args, ""))
-		if err != nil {
-			return err
-		}
-		c, err := a.connect(ctx, m)
+		m, c, err := a.daemonFor(ctx, args)
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,11 +23,7 @@ func (a watchVerbs) pageVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		m, err := a.mountFor(strings.Join(args, ""))
-		if err != nil {
-			return err
-		}
-		c, err := a.connect(ctx, m)
+		m, c, err := a.daemonFor(ctx, args)
 		if err != nil {
 			return err
 		}

@@ -24,14 +24,10 @@ func (a *app) statusVerb() *cobra.Command {
 	}
 	asJSON := addJSON(cmd)
 	return runs(cmd, func(ctx context.Context, args []string) error {
-		m, err := a.mountFor(strings.Join(args, ""))
+		_, c, err := a.daemonFor(ctx, args)
 		if _, several := errors.AsType[*severalMountsError](err); several {
 			return a.listMounts(ctx, *asJSON)
 		}
-		if err != nil {
-			return err
-		}
-		c, err := a.connect(ctx, m)
 		if err != nil {
 			return err
 		}

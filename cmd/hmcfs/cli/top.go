@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,11 +58,7 @@ func (a watchVerbs) top(ctx context.Context, args []string, f *topFlags) error {
 	if !f.once && (!isFile || !term.IsTerminal(int(out.Fd()))) {
 		return usage(errors.New("standard output is not a terminal; use --once for text"))
 	}
-	m, err := a.mountFor(strings.Join(args, ""))
-	if err != nil {
-		return err
-	}
-	c, err := a.connect(ctx, m)
+	_, c, err := a.daemonFor(ctx, args)
 	if err != nil {
 		return err
 	}

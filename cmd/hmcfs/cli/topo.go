@@ -201,7 +201,7 @@ func (a *app) topoRouteVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := g.Route(topology.ID(args[0]), topology.ID(args[1]), size)
+		r, err := g.Route(deviceID(g, args[0]), deviceID(g, args[1]), size)
 		switch {
 		case errors.Is(err, topology.ErrUnknown):
 			return usage(err)
@@ -210,6 +210,14 @@ func (a *app) topoRouteVerb() *cobra.Command {
 		}
 		return answer(a.Stdout, f.json, r, printRoute)
 	})
+}
+
+// deviceID returns the device that the user names, by its ID or by a specification.
+func deviceID(g *topology.Graph, text string) topology.ID {
+	if _, err := g.Device(topology.ID(text)); err != nil {
+		return topology.ID(devices.NameOf(text))
+	}
+	return topology.ID(text)
 }
 
 func printRoute(w io.Writer, r *topology.Route) error {
@@ -278,7 +286,7 @@ func (a *app) topoRingVerb() *cobra.Command {
 
 func ringPlaces(g *topology.Graph, named []string) ([]topology.ID, error) {
 	if len(named) > 0 {
-		return as[topology.ID](named), nil
+		return mapped(named, func(text string) topology.ID { return deviceID(g, text) }), nil
 	}
 	places, err := g.Ranks()
 	if err != nil || len(places) > 0 {

@@ -70,7 +70,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 func (a *app) end(ctx context.Context, m place.Mount, r adminapi.UmountRequest) error {
 	c, p, err := a.findDaemon(ctx, m)
 	if errors.Is(err, client.ErrNoDaemon) {
-		if !a.mayClean(m) {
+		if !owns(a.UID, m) {
 			return err
 		}
 		place.CleanServed(m.MountPoint)
@@ -82,9 +82,6 @@ func (a *app) end(ctx context.Context, m place.Mount, r adminapi.UmountRequest) 
 	}
 	return a.umountLiving(ctx, c, p, r)
 }
-
-// mayClean reports whether this user may remove the remains of a daemon.
-func (a *app) mayClean(m place.Mount) bool { return a.UID == 0 || a.UID == m.Owner() }
 
 // umountUnresponsive has the kernel remove a mount whose daemon does not answer. The daemon
 // still runs: its resources are freed when it resumes, or is killed.

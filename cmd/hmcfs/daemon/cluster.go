@@ -162,7 +162,7 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
 		Listen: listen, Secret: d.opts.Proofs.Secret, Plain: s.Plain, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
-		Squash: o.parsed.Squash, Owner: d.remoteOwner(), Timeout: s.NodeTimeout,
+		Squash: o.parsed.Squash, Owner: d.remoteOwner(), ReadOnly: s.ReadOnly(), Timeout: s.NodeTimeout,
 		DialTimeout: min(s.NodeTimeout, dialLimit), Extensions: []cluster.Extension{d.collector}, Logger: d.opts.Logger,
 	})
 	if err == nil {

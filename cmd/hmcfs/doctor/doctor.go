@@ -111,7 +111,7 @@ func (r *Report) Kernel(m *Machine) {
 	case errors.Is(err, fs.ErrNotExist):
 		r.add("fuse", Problem, "modprobe fuse, start the container with --device /dev/fuse, or do without a mount: hmcfs serve DIR", "there is no /dev/fuse")
 	default:
-		r.add("fuse", Problem, "run as root, or let your user in with: chmod 666 /dev/fuse", "/dev/fuse can't be opened: %v", err)
+		r.add("fuse", Problem, "run as root, let your user in with chmod 666 /dev/fuse, start the container with --device /dev/fuse, or do without a mount: hmcfs serve DIR", "/dev/fuse can't be opened: %v", err)
 	}
 	if limit := m.text("/proc/sys/fs/fuse/max_pages_limit"); limit != "" {
 		r.add("fuse", OK, "", "requests have up to %s pages (fs.fuse.max_pages_limit)", limit)

@@ -12,5 +12,5 @@
 //
 // # Lock order
 //
-// No locks.
+// places.mu is a leaf.
 package web

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -22,15 +21,17 @@ const (
 	// maxHeader bounds the bytes of a request's header.
 	maxHeader = 16 << 10
 	// headerLimit, answerLimit and idleLimit bound the time of a request's header, of an answer that
-	// ends, and between two requests.
+	// ends, and between two requests. writeLimit bounds the time of both and of a client that does not
+	// read; what never ends sets limits of its own.
 	headerLimit = 10 * time.Second
 	answerLimit = time.Minute
 	idleLimit   = time.Minute
+	writeLimit  = 2 * answerLimit
 )
 
 // Server is one server. Its requests wait until Serve is called.
 type Server struct {
-	listener net.Listener
+	listener *places
 	option   string
 	address  string
 	log      *zap.Logger
@@ -46,7 +47,7 @@ func Listen(ctx context.Context, option, address string, log *zap.Logger) (*Serv
 	if err != nil {
 		return nil, fmt.Errorf("--%s %s: %w; choose another address, or leave the option out", option, address, err)
 	}
-	return &Server{listener: netutil.LimitListener(l, maxConnections), option: option, address: address, log: log}, nil
+	return &Server{listener: newPlaces(l, maxConnections), option: option, address: address, log: log}, nil
 }
 
 // Serve answers requests until Close. It must be called once, and does nothing for a nil Server.
@@ -57,8 +58,9 @@ func (s *Server) Serve(handler http.Handler) {
 	s.serving = make(chan struct{})
 	s.http = &http.Server{
 		Handler: named(s.listener.Addr(), s.address, handler), ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit, IdleTimeout: idleLimit,
-		MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(s.log),
+		WriteTimeout: writeLimit, MaxHeaderBytes: maxHeader, ErrorLog: zap.NewStdLog(s.log),
 	}
+	s.listener.watch(s.http)
 	go func() {
 		defer close(s.serving)
 		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {

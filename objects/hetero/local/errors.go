@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -24,6 +25,7 @@ func errorRules() []errorRule {
 		{cluster.ErrVersion, hetero.ErrDisconnected},
 		{cluster.ErrDenied, hetero.ErrNotAuthorized},
 		{cluster.ErrStale, hetero.ErrLost},
+		{syscall.EROFS, hetero.ErrReadOnly}, // of another node
 
 		{context.DeadlineExceeded, hetero.ErrTimeout},
 		{context.Canceled, hetero.ErrInterrupted},

@@ -24,6 +24,8 @@ _STOP = 30.0
 _HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
+# _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
+_MOMENT = 50e-6
 
 
 class Answer:
@@ -127,6 +129,9 @@ class Session:
         # _taking is set while bytes that were read are in no place where they are found again.
         self._taking = False
         self._poll: select.poll | None = None
+        # _pause counts the reads until the next one that asks before it sleeps, and _missed those in a
+        # row that asked in vain.
+        self._pause = self._missed = 0
 
     def close(self) -> None:
         """End the session: what belonged to it is released when this returns."""
@@ -380,7 +385,7 @@ class Session:
             if self._poll is None:
                 self._poll = select.poll()
                 self._poll.register(self._socket, select.POLLIN)
-            if not self._poll.poll(left):
+            if not self._soon(left) and not self._poll.poll(left):
                 raise TimeoutError("no frame has arrived")
             self._taking = True
             data = self._receive(max(1 << 16, size - len(self._received)))
@@ -388,6 +393,25 @@ class Session:
             self._taking = False
             if not data:
                 raise EOFError("the connection was closed")
+
+    def _soon(self, left: float | None) -> bool:
+        """Ask for bytes for a moment, without sleeping. Report whether there are some.
+
+        Most answers arrive sooner than a sleeping thread wakes up. After moments in vain there are fewer.
+        """
+        if self._pause or left == 0:
+            self._pause = max(0, self._pause - 1)
+            return False
+        poll, clock = self._poll.poll, time.perf_counter  # type: ignore[union-attr]
+        limit = clock() + _MOMENT
+        while not poll(0):
+            if clock() > limit:
+                self._missed = min(self._missed + 1, 3)
+                self._pause = (1 << self._missed) - 2
+                return False
+            os.sched_yield()
+        self._missed = 0
+        return True
 
     def _receive(self, size: int) -> bytes:
         return self._socket.recv(size)

@@ -1,0 +1,277 @@
+package frames
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// turnFor is the time after which a reader gives other goroutines their turn. From one that
+	// does not do so for 10 ms, the runtime takes the processor in each of its system calls, and
+	// two more threads wake up for each.
+	turnFor = 5 * time.Millisecond
+	// dozeFor is the time for which a reader sleeps in a thread of its own, before it leaves the
+	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, and
+	// goes on without the runtime's search for work.
+	dozeFor = 2 * time.Millisecond
+	// firstFree is the lowest descriptor of a Conn: those below are of standard files.
+	firstFree = 3
+)
+
+// Conn is a client's end of a connection. The runtime does not watch it while an answer is
+// expected soon: a process of which one thread waits for the answer, and another for whatever
+// happens on its connections, is woken twice for each answer, and again when the daemon has read
+// a call. Only after a longer wait does the thread leave the wait to the runtime.
+//
+// Only one goroutine may read, and one may write, at a time; the other methods may be used
+// concurrently.
+type Conn struct {
+	file *os.File // a socket in blocking mode, whose reads and writes have limits
+	raw  syscall.RawConn
+	// later is an epoll of its own, which tells the runtime that there is something to read.
+	later *os.File
+	watch syscall.RawConn // that of later
+	// try is attempt, made once.
+	try func(fd uintptr) bool
+	// cut is true when the next Read, or that in progress, returns os.ErrDeadlineExceeded.
+	cut atomic.Bool
+
+	// The following fields belong to the reading goroutine.
+	into []byte
+	n    int
+	err  error
+	// poll and limit are the arguments of a poll.
+	poll  [1]unix.PollFd
+	limit unix.Timespec
+	// pause counts the reads until the next poll, and missed the polls that found nothing.
+	pause, missed int
+	// turn is the time of the last turn of other goroutines.
+	turn time.Time
+}
+
+// Adopt returns a connection whose writes fail once the peer has read nothing for a time. It
+// closes the one that it gets.
+func Adopt(c *net.UnixConn, limit time.Duration) (_ *Conn, err error) {
+	k := &Conn{}
+	k.try = k.attempt
+	k.file, err = adoptFile(c, limit)
+	if err = errors.Join(err, c.Close()); err == nil {
+		k.later, err = newWatch()
+	}
+	if err == nil {
+		k.raw, err = k.file.SyscallConn()
+	}
+	if err == nil {
+		k.watch, err = k.later.SyscallConn()
+	}
+	if err != nil {
+		_, _ = k.file.Close(), k.later.Close() // the failure is returned; a nil one is refused
+		return nil, fmt.Errorf("adopt a connection: %w", err)
+	}
+	return k, nil
+}
+
+// adoptFile returns a file of the socket of a connection, in blocking mode with limits.
+func adoptFile(c *net.UnixConn, limit time.Duration) (*os.File, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	failed := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, firstFree) })
+	if err = errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	reads, writes := unix.NsecToTimeval(int64(dozeFor)), unix.NsecToTimeval(int64(limit))
+	err = errors.Join(
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &reads),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &writes),
+		unix.SetNonblock(fd, false),
+	)
+	return os.NewFile(uintptr(fd), "session"), err
+}
+
+// newWatch returns an epoll that the runtime watches.
+func newWatch() (*os.File, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	err = unix.SetNonblock(fd, true) // the runtime watches no others
+	f := os.NewFile(uintptr(fd), "watch")
+	// One that is not watched has no deadlines.
+	return f, errors.Join(err, f.SetReadDeadline(time.Time{}))
+}
+
+// Read implements io.Reader. After Interrupt it returns os.ErrDeadlineExceeded once.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.cut.Load() && c.cut.CompareAndSwap(true, false) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if now := time.Now(); now.Sub(c.turn) > turnFor {
+		c.turn = now
+		runtime.Gosched()
+	}
+	for {
+		c.into, c.n, c.err = b, 0, unix.EAGAIN
+		err := c.raw.Read(c.try)
+		c.into = nil
+		if err == nil {
+			err = c.err
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return c.n, err
+		}
+		if err = c.sleep(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// attempt polls, and reads for a limited time. Its result says that the runtime has nothing to
+// wait for.
+func (c *Conn) attempt(fd uintptr) bool {
+	if !c.spin(int32(fd)) && !c.there(int32(fd), dozeFor) {
+		c.err = unix.EAGAIN
+		return true
+	}
+	for {
+		n, err := syscall.Read(int(fd), c.into)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			c.err = unix.EAGAIN
+		case err != nil:
+			c.err = os.NewSyscallError("read", err)
+		case n == 0 && len(c.into) > 0:
+			c.err = io.EOF
+		default:
+			c.n, c.err = n, nil
+		}
+		return true
+	}
+}
+
+// there reports whether there is something to read, or is within a time. A read that waits
+// would also be woken when the daemon has read a call.
+func (c *Conn) there(fd int32, limit time.Duration) bool {
+	c.limit = unix.NsecToTimespec(int64(limit)) // the kernel changes it
+	c.poll[0] = unix.PollFd{Fd: fd, Events: unix.POLLIN}
+	n, err := unix.Ppoll(c.poll[:], &c.limit, nil)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR) // the read has the error
+}
+
+// spin polls until there is something to read, or the time is over.
+func (c *Conn) spin(fd int32) bool {
+	if c.pause > 0 {
+		c.pause--
+		return false
+	}
+	began := time.Now()
+	for turn := 1; ; turn++ {
+		if c.there(fd, 0) {
+			c.missed = max(0, c.missed-1)
+			return true
+		}
+		if turn%pollLook == 0 && time.Since(began) > pollFor {
+			break
+		}
+	}
+	c.missed = min(c.missed+1, mostMissed)
+	c.pause = 1<<c.missed - 2
+	return false
+}
+
+// sleep waits until there is something to read, for any time, without a thread.
+//
+// Errors: os.ErrDeadlineExceeded after Interrupt; os.ErrClosed once the connection is closed.
+func (c *Conn) sleep() error {
+	if err := c.control(unix.EPOLL_CTL_ADD); err != nil {
+		return err
+	}
+	// What is there already is reported at once.
+	var events [1]unix.EpollEvent
+	err := c.watch.Read(func(fd uintptr) bool {
+		n, failed := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
+	})
+	err = errors.Join(err, c.control(unix.EPOLL_CTL_DEL))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = c.later.SetReadDeadline(time.Time{}) // a closed one fails the next read
+		c.cut.Store(false)
+	}
+	return err
+}
+
+// control adds the socket to what later watches, or removes it.
+func (c *Conn) control(op int) error {
+	var closed, failed error
+	err := c.watch.Control(func(at uintptr) {
+		closed = c.raw.Control(func(fd uintptr) {
+			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+			failed = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), op, int(fd), &event))
+		})
+	})
+	return errors.Join(err, closed, failed)
+}
+
+// Interrupt ends the Read in progress soon, or the next.
+func (c *Conn) Interrupt() {
+	c.cut.Store(true)
+	_ = c.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+}
+
+// Write sends pieces one after the other.
+func (c *Conn) Write(pieces ...[]byte) error {
+	if len(pieces) == 1 {
+		_, err := c.file.Write(pieces[0])
+		return err
+	}
+	for len(pieces) > 0 {
+		n, err := c.writev(pieces)
+		if err != nil {
+			return err
+		}
+		for len(pieces) > 0 && n >= len(pieces[0]) {
+			n -= len(pieces[0])
+			pieces = pieces[1:]
+		}
+		if n > 0 {
+			pieces[0] = pieces[0][n:]
+		}
+	}
+	return nil
+}
+
+// writev writes a part of the pieces.
+func (c *Conn) writev(pieces [][]byte) (n int, err error) {
+	failed := c.raw.Write(func(fd uintptr) bool {
+		for {
+			if n, err = unix.Writev(int(fd), pieces); !errors.Is(err, unix.EINTR) {
+				return true
+			}
+		}
+	})
+	return n, errors.Join(failed, os.NewSyscallError("writev", err))
+}
+
+// Shut ends one direction, unix.SHUT_RD or unix.SHUT_WR, or both.
+func (c *Conn) Shut(how int) {
+	_ = c.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), how) }) // the peer may have gone
+}
+
+// Close closes the connection, and ends its reads and writes.
+func (c *Conn) Close() error {
+	c.Shut(unix.SHUT_RDWR)
+	return errors.Join(c.file.Close(), c.later.Close())
+}
