@@ -237,11 +237,11 @@ func (s *Session) send(frame []byte) {
 // writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(pieces ...[]byte) {
+func (s *Session) writeLocked(frame []byte, more ...[]byte) {
 	if s.cut {
 		return
 	}
-	if err := s.conn.Write(pieces...); err != nil {
+	if err := s.conn.Write(frame, more...); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		s.conn.Shut(unix.SHUT_WR)

@@ -232,11 +232,12 @@ func (c *Conn) Interrupt() {
 }
 
 // Write sends pieces one after the other.
-func (c *Conn) Write(pieces ...[]byte) error {
-	if len(pieces) == 1 {
-		_, err := c.file.Write(pieces[0])
+func (c *Conn) Write(frame []byte, more ...[]byte) error {
+	if len(more) == 0 {
+		_, err := c.file.Write(frame)
 		return err
 	}
+	pieces := append([][]byte{frame}, more...)
 	for len(pieces) > 0 {
 		n, err := c.writev(pieces)
 		if err != nil {
