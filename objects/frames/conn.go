@@ -231,7 +231,7 @@ func (c *Conn) Interrupt() {
 	_ = c.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
 }
 
-// Write sends pieces one after the other.
+// Write sends a frame, in pieces one after the other.
 func (c *Conn) Write(frame []byte, more ...[]byte) error {
 	if len(more) == 0 {
 		_, err := c.file.Write(frame)
