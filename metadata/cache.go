@@ -3,6 +3,7 @@ package metadata
 import (
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
@@ -32,7 +33,7 @@ type cache struct {
 	seed   maphash.Seed
 	inodes [cacheShards]cacheShard[Ino, Inode]
 	names  [cacheShards]cacheShard[nameKey, cachedName]
-	keys   [cacheShards]cacheShard[string, Ino]
+	keys   [cacheShards]cacheShard[string, cachedKey]
 	xattrs [cacheShards]cacheShard[xattrName, cachedXattr]
 }
 
@@ -59,6 +60,16 @@ type cachedXattr struct {
 	absent bool
 }
 
+// cachedKey is the inode that has a key. inode and xattr are the entries of that inode and of one
+// of its attributes in this cache, so that one lookup finds all three; nil for none. They are used as
+// long as they are current, and found again by their names afterwards.
+type cachedKey struct {
+	ino   Ino
+	inode *kept[Inode]
+	xattr *kept[cachedXattr]
+	name  string // of the attribute
+}
+
 func newCache() *cache {
 	c := &cache{seed: maphash.MakeSeed()}
 	for i := range cacheShards {
@@ -79,7 +90,7 @@ func (c *cache) ofName(k nameKey) *cacheShard[nameKey, cachedName] {
 }
 
 // ofKey returns the shard of a key.
-func (c *cache) ofKey(key string) *cacheShard[string, Ino] {
+func (c *cache) ofKey(key string) *cacheShard[string, cachedKey] {
 	return &c.keys[maphash.String(c.seed, key)%cacheShards]
 }
 
@@ -112,26 +123,86 @@ func (c *cache) drop(key []byte) {
 	}
 }
 
+// known returns the inode that has a key, and the value of one of its attributes, if the cache has
+// all of them. The caller must not change the inode.
+func (c *cache) known(key, xattr string) (in *Inode, value cachedXattr, ok bool) {
+	shard := c.ofKey(key)
+	k, ok, _ := shard.get(key)
+	if !ok {
+		return nil, cachedXattr{}, false
+	}
+	if k.inode == nil || k.name != xattr || k.inode.gone.Load() || k.xattr.gone.Load() {
+		k = cachedKey{ino: k.ino, name: xattr, inode: c.ofInode(k.ino).find(k.ino)}
+		k.xattr = c.ofXattr(k.ino).find(xattrName{k.ino, xattr})
+		if k.inode == nil || k.xattr == nil {
+			return nil, cachedXattr{}, false
+		}
+		shard.revise(key, k, func(now cachedKey) bool { return now.ino == k.ino })
+	}
+	// The attributes of an inode that was removed go later.
+	if value = k.xattr.value; k.xattr.gone.Load() || k.inode.gone.Load() || k.inode.value.Key != key {
+		return nil, cachedXattr{}, false
+	}
+	return &k.inode.value, value, true
+}
+
+// kept is an entry of the cache.
+type kept[V any] struct {
+	value V
+	// gone is set when the entry leaves the cache: the value may be old from then on.
+	gone atomic.Bool
+}
+
 // cacheShard is a part of the inodes or of the names.
 type cacheShard[K comparable, V any] struct {
 	mu sync.Mutex
 	// drops counts the dropped entries. +checklocks:mu
 	drops uint64
 	// +checklocks:mu
-	entries *simplelru.LRU[K, V]
+	entries *simplelru.LRU[K, *kept[V]]
 }
 
 func (s *cacheShard[K, V]) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries, _ = simplelru.NewLRU[K, V](shardEntries, nil) // fails only for a size of 0
+	s.entries, _ = simplelru.NewLRU(shardEntries, func(_ K, e *kept[V]) { e.gone.Store(true) }) // fails only for a size of 0
+}
+
+// setLocked adds an entry, or replaces it.
+//
+// +checklocks:s.mu
+func (s *cacheShard[K, V]) setLocked(k K, v V) {
+	if old, ok := s.entries.Peek(k); ok {
+		old.gone.Store(true)
+	}
+	s.entries.Add(k, &kept[V]{value: v})
+}
+
+// find returns an entry; nil for none.
+func (s *cacheShard[K, V]) find(k K) *kept[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, _ := s.entries.Get(k)
+	return e
+}
+
+// revise replaces the value of an entry, if it is there and is still the one meant.
+func (s *cacheShard[K, V]) revise(k K, v V, meant func(V) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries.Peek(k); ok && meant(e.value) {
+		s.setLocked(k, v)
+	}
 }
 
 // get returns a cached value, or the drop count that put needs to add it.
 func (s *cacheShard[K, V]) get(k K) (v V, ok bool, drops uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, ok = s.entries.Get(k)
+	e, ok := s.entries.Get(k)
+	if ok {
+		v = e.value
+	}
 	return v, ok, s.drops
 }
 
@@ -140,7 +211,7 @@ func (s *cacheShard[K, V]) put(k K, v V, drops uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drops == drops {
-		s.entries.Add(k, v)
+		s.setLocked(k, v)
 	}
 }
 
@@ -150,7 +221,7 @@ func (s *cacheShard[K, V]) put(k K, v V, drops uint64) {
 func (s *cacheShard[K, V]) putFresh(k K, v V) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.entries.Add(k, v)
+	s.setLocked(k, v)
 }
 
 // dropped returns the drop count that replace needs.
@@ -166,7 +237,7 @@ func (s *cacheShard[K, V]) replace(k K, v V, drops uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drops == drops {
-		s.entries.Add(k, v)
+		s.setLocked(k, v)
 	} else {
 		s.entries.Remove(k)
 	}

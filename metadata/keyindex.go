@@ -105,8 +105,8 @@ func keyOfNothing(key string, err error) error {
 // Errors: ErrNotExist.
 func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
 	shard := s.cache.ofKey(key)
-	ino, ok, drops := shard.get(key)
-	if ok {
+	cached, ok, drops := shard.get(key)
+	if ino := cached.ino; ok {
 		// A transaction that has just moved the key may not have dropped it yet. Callers that miss
 		// the inode look again, and must not find the same one then.
 		if in, err := s.Get(ctx, ino); err == nil && in.Key == key {
@@ -115,9 +115,17 @@ func (s *Store) Key(ctx context.Context, key string) (KeyEntry, error) {
 	}
 	h, err := read(ctx, s, func(t *txn) (keyHolder, error) { return t.keyHolder(key) })
 	if err == nil && h.part == "" {
-		shard.put(key, h.ino, drops)
+		shard.put(key, cachedKey{ino: h.ino}, drops)
 	}
 	return KeyEntry{Key: key, Ino: h.ino, Part: h.part}, err
+}
+
+// KnownKey returns the inode of a store that has a key, and the value of one of its extended attributes, empty
+// for none, without reading records. ok is false if they are not known, or the key is that of a
+// part: Key, Get and GetXattr find them then. The caller must not change the inode.
+func KnownKey(s *Store, key, xattr string) (in *Inode, value string, ok bool) {
+	in, known, ok := s.cache.known(key, xattr)
+	return in, known.value, ok
 }
 
 // KnowsKey reports whether a key was in use when it was last read. It reads no records: false

@@ -47,7 +47,8 @@ func (f *File) WriteBlob(ctx context.Context, w Write, from Blob) (n uint64, err
 		return 0, err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		for left := at.N; left > 0; {
 			src, hole := at.Span, f.obj.table.hole
 			if at.Hole {
@@ -77,7 +78,8 @@ func (b Blob) Get(ctx context.Context, off uint64, p []byte) error {
 		return err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		part := p[at.Off-b.Off-off:][:at.N]
 		if at.Hole {
 			clear(part)

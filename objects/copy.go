@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/content"
 )
@@ -41,7 +42,7 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 			return err
 		})
 	})
-	r.Src.obj.accessed()
+	r.Src.obj.accessed(time.Now())
 	if done > 0 && stopped(err) {
 		err = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/content"
@@ -146,7 +147,7 @@ func (f *File) ReadAt(ctx context.Context, p []byte, off uint64) (int, error) {
 }
 
 // Accessed records an access for data that Peek has read.
-func (f *File) Accessed() { f.obj.accessed() }
+func (f *File) Accessed() { f.obj.accessed(time.Now()) }
 
 // Peek is ReadAt without recording the access.
 func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
@@ -165,7 +166,8 @@ func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
 		return 0, err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		part := p[at.Off-off : at.Off-off+at.N]
 		if at.Hole {
 			clear(part)
@@ -188,12 +190,12 @@ func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 	if err != nil || seen.N == 0 {
 		return Views{Release: func() {}}, err
 	}
-	v, err := f.store.views(ctx, seen.Pieces)
+	v, err := f.store.views(ctx, seen.Pieces())
 	if err != nil {
 		seen.Release()
 		return Views{}, err
 	}
-	f.obj.accessed()
+	f.obj.accessed(time.Now())
 	unmap := v.Release
 	v.Release = func() { unmap(); seen.Release() }
 	return v, nil
@@ -357,7 +359,8 @@ func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if seen.N == 0 {
 		return 0, fmt.Errorf("seek to %d, beyond the end: %w", off, ErrNoData)
 	}
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		if at.Hole == (w == SeekHole) {
 			return at.Off, nil
 		}

@@ -35,7 +35,7 @@ func (h *Holder) KeyInfo(ctx context.Context, key string) (KeyInfo, error) {
 		if err != nil {
 			return KeyInfo{}, err
 		}
-		if err = s.access.mayUse(ctx, h.who, in.Inode, PermRead); err != nil {
+		if err = s.access.mayUse(ctx, h.who, &in.Inode, PermRead); err != nil {
 			return KeyInfo{}, fmt.Errorf("look up key %q: %w", key, err)
 		}
 		a, err := s.attrs.of(ctx, in.Inode)
@@ -79,10 +79,20 @@ func (s *Store) KeyThere(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
+// known is findBlobs for an inode of which all of that was read lately. The caller must not change
+// it.
+func (ix *keyIndex) known(key string) (in *metadata.Inode, blobs string, ok bool) {
+	in, blobs, ok = metadata.KnownKey(ix.meta, key, xattrBlobs)
+	return in, blobs, ok && (in.Expires == metadata.Timespec{} || !ix.isOver(*in))
+}
+
 // findBlobs is find, and also returns the object's user.hmc.blobs. That is removed with
 // the records, so it is read while they exist.
 func (ix *keyIndex) findBlobs(ctx context.Context, key string) (carrier, error) {
 	for {
+		if in, text, ok := ix.known(key); ok {
+			return carrier{Inode: *in, blobs: text}, nil
+		}
 		in, err := ix.find(ctx, key)
 		if err != nil || in.tensor != "" {
 			return in, err

@@ -16,11 +16,11 @@ import (
 func (o *object) look(off, n uint64, sparse bool) (content.Range, error) {
 	for {
 		cuts := o.cuts.Load()
-		end, err := o.end()
+		end, body, err := o.extent()
 		if err != nil || off >= end || n == 0 {
-			return content.Range{Release: func() {}}, err
+			return content.Range{}, err
 		}
-		seen, err := o.content().Find(off, min(n, end-off), sparse)
+		seen, err := body.Find(off, min(n, end-off), sparse)
 		if err != nil {
 			return content.Range{}, fmt.Errorf("read object %d: %w", o.ino, err)
 		}

@@ -238,16 +238,22 @@ func (o *object) change(ctx context.Context, fn func() error) error {
 //
 // Errors: ErrLost.
 func (o *object) end() (uint64, error) {
+	size, _, err := o.extent()
+	return size, err
+}
+
+// extent is end, and returns the content of that moment too.
+func (o *object) extent() (size uint64, body content.Content, err error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	if _, gone := o.body.(content.Lost); gone {
-		return 0, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
+	switch b := o.body.(type) {
+	case content.Lost:
+		return 0, b, fmt.Errorf("size of object %d: %w", o.ino, ErrLost)
+	case *content.HostFile:
+		st, err := b.Stat()
+		return uint64(st.Size), b, err
 	}
-	if h, ok := o.body.(*content.HostFile); ok {
-		st, err := h.Stat()
-		return uint64(st.Size), err
-	}
-	return o.size, nil
+	return o.size, o.body, nil
 }
 
 // mark records, before the first byte of content is stored, that there is content in
@@ -313,14 +319,14 @@ func (o *object) touch(end uint64, path transport.Path) {
 	o.dirty.Store(true)
 }
 
-// accessed records a read, if Options.Atime says so.
-func (o *object) accessed() {
+// accessed records a read that ended at a time, if Options.Atime says so.
+func (o *object) accessed(at time.Time) {
 	o.mu.RLock()
 	_, host := o.body.(*content.HostFile)
 	stale := !o.atime.After(o.mtime) || !o.atime.After(o.ctime)
 	last := o.atime
 	o.mu.RUnlock()
-	if host || !o.table.atime.Notes(stale || time.Now().Unix()-last.Sec > 24*60*60) {
+	if host || !o.table.atime.Notes(stale || at.Unix()-last.Sec > 24*60*60) {
 		return
 	}
 	now := o.table.meta.Now()

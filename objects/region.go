@@ -184,16 +184,23 @@ func (r *Region) part(b *content.Bound) {
 //
 // Errors: ErrLost; devices.ErrRange.
 func (r *Region) has(off, n uint64) error {
-	r.mu.Lock()
-	ended := r.ended
-	r.mu.Unlock()
 	switch {
-	case ended:
+	case r.hasEnded():
 		return fmt.Errorf("the memory was unregistered: %w", ErrLost)
 	case off > r.size || n > r.size-off:
 		return fmt.Errorf("%d bytes at offset %d exceed the registered memory of %d: %w", n, off, r.size, devices.ErrRange)
 	}
 	return nil
+}
+
+// hasEnded reports whether end was called. The memory of a process is asked itself, without a lock.
+func (r *Region) hasEnded() bool {
+	if r.body != nil {
+		return r.body.HasEnded()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
 }
 
 // find returns the pieces of a range, in order, with offsets relative to the region.

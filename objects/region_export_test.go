@@ -35,7 +35,7 @@ func (r *Region) Find(ctx context.Context, off, n uint64) error {
 	}
 	defer seen.Release()
 	end := off
-	for _, at := range seen.Pieces {
+	for _, at := range seen.Pieces() {
 		if at.Off != end {
 			return fmt.Errorf("a piece at %d, want it at %d", at.Off, end)
 		}

@@ -99,8 +99,7 @@ func (r *Region) findFile(ctx context.Context, off, n uint64) (content.Range, er
 		f.Abandon(ctx)
 		return content.Range{}, err
 	}
-	release := seen.Release
-	seen.Release = func() { release(); f.Abandon(ctx) }
+	seen.Then(func() { f.Abandon(ctx) })
 	return seen, nil
 }
 

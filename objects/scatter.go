@@ -27,21 +27,22 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	if err != nil {
 		return fmt.Errorf("key %q: %w", sc.Key, err)
 	}
-	o, in, err := h.pinKey(ctx, sc)
+	p, err := h.pinKey(ctx, sc)
+	o, in := p.obj, p.tensor
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	defer h.store.table.unpin(context.WithoutCancel(ctx), o, pinUse)
+	defer h.store.table.unpin(ctx, o, pinUse)
 	before := o.version.Load()
-	if in.tensor != "" {
-		err = h.scatterTensor(ctx, o, in, sc)
+	if in != nil {
+		err = h.scatterTensor(ctx, o, *in, sc)
 	} else {
-		err = o.scatter(ctx, sc, in.blobs)
+		err = o.scatter(ctx, sc, p.blobs)
 	}
 	if err != nil {
 		return fmt.Errorf("read key %q: %w", sc.Key, err)
 	}
-	if !sc.Replica || in.tensor != "" {
+	if !sc.Replica || in != nil {
 		return nil
 	}
 	if err = h.replicate(ctx, o, before, sc.Blobs); err != nil {
@@ -50,32 +51,46 @@ func (h *Holder) Scatter(ctx context.Context, sc Scatter) error {
 	return nil
 }
 
-// pinKey pins the object that a key names, or whose tensor it names, if the user has the
-// permissions for sc.
-func (h *Holder) pinKey(ctx context.Context, sc Scatter) (o *object, in carrier, err error) {
+// pinned is a pinned object, and its user.hmc.blobs. tensor is not nil if the key that it was found by
+// names a tensor of it.
+type pinned struct {
+	obj    *object
+	blobs  string
+	tensor *carrier
+}
+
+// pinKey pins the object that a key names, if the user has the permissions for sc.
+func (h *Holder) pinKey(ctx context.Context, sc Scatter) (p pinned, err error) {
 	for {
-		in, err = h.store.index.findBlobs(ctx, sc.Key)
-		if err == nil {
-			err = h.mayScatter(ctx, in, sc)
+		named, blobs, known := h.store.index.known(sc.Key)
+		p = pinned{blobs: blobs}
+		if !known {
+			found, failure := h.store.index.findBlobs(ctx, sc.Key)
+			if failure != nil {
+				return p, failure
+			}
+			if named, p.blobs = &found.Inode, found.blobs; found.tensor != "" {
+				p.tensor = &found
+			}
 		}
-		if err != nil {
-			return nil, in, err
+		if err = h.mayScatter(ctx, named, sc.Replica && p.tensor == nil); err != nil {
+			return p, err
 		}
-		o, err = h.store.table.pin(ctx, in.Ino, pinUse)
+		p.obj, err = h.store.table.pin(ctx, named.Ino, pinUse)
 		if !errors.Is(err, metadata.ErrNotExist) {
-			return o, in, err
+			return p, err
 		}
 		// It was replaced or removed since it was found; look the key up again.
 	}
 }
 
-// mayScatter checks that the holder's user has the permissions for sc.
-func (h *Holder) mayScatter(ctx context.Context, in carrier, sc Scatter) error {
-	if err := h.store.access.mayUse(ctx, h.who, in.Inode, PermRead); err != nil {
+// mayScatter checks that the holder's user has the permissions for a Scatter. A replica becomes a
+// source of the bytes that others read.
+func (h *Holder) mayScatter(ctx context.Context, in *metadata.Inode, replica bool) error {
+	if err := h.store.access.mayUse(ctx, h.who, in, PermRead); err != nil {
 		return err
 	}
-	// A replica becomes a source of the bytes that others read.
-	if sc.Replica && in.tensor == "" && !h.who.May(&in.Inode, PermWrite) {
+	if replica && !h.who.May(in, PermWrite) {
 		return fmt.Errorf("a replica requires write permission: %w", ErrForbidden)
 	}
 	return nil
@@ -87,6 +102,9 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 	if err != nil {
 		return err
 	}
+	if noted == "" {
+		return o.scatterFrom(ctx, sc, 0, []uint64{size})
+	}
 	want, err := sizesIn(noted, size)
 	if err != nil {
 		return err
@@ -96,19 +114,29 @@ func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
 
 // scatterFrom fills blobs with those of the object, which begin at off and have the sizes
 // want.
-func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want []uint64) error {
-	if err := sc.fits(want); err != nil {
+func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want []uint64) (err error) {
+	if err = sc.fits(want); err != nil {
 		return err
 	}
+	if len(sc.Blobs) == 1 {
+		b := &sc.Blobs[0]
+		err = o.scatterPart(ctx, stretch{region: b.Region, at: b.Off, off: off + sc.Offset, n: b.Len})
+	} else {
+		err = o.scatterParts(ctx, sc, off, want)
+	}
+	o.accessed(o.table.engine.Recent())
+	return err
+}
+
+// scatterParts is scatterFrom for several blobs.
+func (o *object) scatterParts(ctx context.Context, sc Scatter, off uint64, want []uint64) error {
 	parts, workers := sc.parts(want)
 	for i := range parts {
 		parts[i].off += off
 	}
-	err := Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
+	return Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
 		return o.scatterPart(ctx, parts[i])
 	})
-	o.accessed()
-	return err
 }
 
 // fits compares the blobs to be filled with those of the source.
@@ -119,7 +147,7 @@ func (sc *Scatter) fits(want []uint64) error {
 		ok = sc.Offset <= want[i] && n <= want[i]-sc.Offset && (!sc.Exact || n == want[i])
 	}
 	if !ok {
-		return &ShapeError{Want: want, Got: sizesOf(sc.Blobs), Offset: sc.Offset}
+		return &ShapeError{Want: slices.Clone(want), Got: sizesOf(sc.Blobs), Offset: sc.Offset}
 	}
 	if sc.Replica && (sc.Offset != 0 || !slices.Equal(want, sizesOf(sc.Blobs))) {
 		return fmt.Errorf("a replica must have all bytes of the object: %w", ErrInvalid)

@@ -53,7 +53,7 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 		return err
 	}
 	err := h.store.keyed.expireAt(ctx, ino, metadata.Timespec{}, func(now metadata.Inode) error {
-		return h.store.access.mayUse(ctx, h.who, now, PermWrite)
+		return h.store.access.mayUse(ctx, h.who, &now, PermWrite)
 	})
 	if err != nil {
 		return fmt.Errorf("remove the time to live of file %d: %w", ino, err)
@@ -66,7 +66,7 @@ func (h *Holder) Keep(ctx context.Context, ino Ino) error {
 //
 // Errors: ErrForbidden.
 func (ks *keyed) mayEnd(ctx context.Context, who Caller, in metadata.Inode, at metadata.Timespec) error {
-	err := ks.access.mayUse(ctx, who, in, PermWrite)
+	err := ks.access.mayUse(ctx, who, &in, PermWrite)
 	if err == nil && at != (metadata.Timespec{}) {
 		err = ks.access.mayRemove(ctx, who, in)
 	}

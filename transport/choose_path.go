@@ -9,8 +9,8 @@ import (
 // from the kinds of the two ends, as the table in doc.go shows; the optional
 // abilities of a device are tried when bytes move. The path is the expected one
 // for copies that report another after they have moved the bytes.
-func route(dst, src Span) CopyInfo {
-	to, from := dst.Device(), src.Device()
+func route(dst, src *Span) CopyInfo {
+	to, from := dst.device(), src.device()
 	info := CopyInfo{Path: PathMapped, Device: to, Peer: from, Bytes: dst.n}
 	switch {
 	case dst.IsRemote() || src.IsRemote():
@@ -31,7 +31,7 @@ func route(dst, src Span) CopyInfo {
 }
 
 // together reports whether two spans of the same kind are on one device.
-func together(dst, src Span) bool {
+func together(dst, src *Span) bool {
 	if dst.kind() == kindDevice {
 		return dst.dev.Mem.Device() == src.dev.Mem.Device()
 	}
@@ -39,7 +39,7 @@ func together(dst, src Span) bool {
 }
 
 // ready checks the context and the spans of a copy.
-func ready(ctx context.Context, spans ...Span) error {
+func ready(ctx context.Context, spans ...*Span) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -53,16 +53,16 @@ func ready(ctx context.Context, spans ...Span) error {
 
 // move moves every byte of a non-empty span, and returns the path: the expected
 // one, unless the bytes have taken another.
-func (e *Engine) move(ctx context.Context, expected Path, dst, src Span) (Path, error) {
+func (e *Engine) move(ctx context.Context, expected Path, dst, src *Span) (Path, error) {
 	switch to, from := dst.kind(), src.kind(); {
 	case to == kindRemote || from == kindRemote:
-		return withRemote(ctx, dst, src)
+		return withRemote(ctx, *dst, *src)
 	case to != kindDevice && from != kindDevice:
 		return expected, e.onHost(ctx, dst, src)
 	case to != from:
-		return expected, e.overBus(ctx, dst, src)
+		return expected, e.overBus(ctx, *dst, *src)
 	case together(dst, src):
 		return expected, dst.dev.Mem.Device().Copy(ctx, dst.dev, src.dev)
 	}
-	return e.acrossDevices(ctx, dst, src)
+	return e.acrossDevices(ctx, *dst, *src)
 }

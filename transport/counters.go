@@ -2,7 +2,6 @@ package transport
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +19,9 @@ const (
 
 // counters counts copies. Adding to a row that exists takes no lock.
 type counters struct {
-	// rows is replaced, never changed, when a row is added.
-	rows atomic.Pointer[map[rowKey]*row]
+	// rows is replaced, never changed, when a row is added. There are few, most of which are
+	// compared by the addresses of their names.
+	rows atomic.Pointer[[]*row]
 	// adding lets one goroutine at a time replace rows.
 	adding sync.Mutex
 }
@@ -33,30 +33,43 @@ type rowKey struct {
 
 // row holds the counters of one path and device.
 type row struct {
+	key                              rowKey
 	operations, bytes, errors, nanos atomic.Uint64
 	latency                          [bounds]atomic.Uint64
 }
 
-func (c *counters) row(key rowKey) *row {
-	if rows := c.rows.Load(); rows != nil {
-		if r, ok := (*rows)[key]; ok {
+// find returns a row; nil for none.
+func (c *counters) find(key rowKey) *row {
+	rows := c.rows.Load()
+	if rows == nil {
+		return nil
+	}
+	for _, r := range *rows {
+		if r.key == key {
 			return r
 		}
 	}
-	c.adding.Lock()
-	defer c.adding.Unlock()
-	next := map[rowKey]*row{}
-	if rows := c.rows.Load(); rows != nil {
-		next = maps.Clone(*rows)
-	}
-	if next[key] == nil {
-		next[key] = &row{}
-	}
-	c.rows.Store(&next)
-	return next[key]
+	return nil
 }
 
-func (c *counters) add(info CopyInfo) {
+func (c *counters) row(key rowKey) *row {
+	if r := c.find(key); r != nil {
+		return r
+	}
+	c.adding.Lock()
+	defer c.adding.Unlock()
+	if r := c.find(key); r != nil {
+		return r
+	}
+	next := []*row{{key: key}}
+	if rows := c.rows.Load(); rows != nil {
+		next = slices.Concat(*rows, next)
+	}
+	c.rows.Store(&next)
+	return next[len(next)-1]
+}
+
+func (c *counters) add(info *CopyInfo) {
 	r := c.row(rowKey{info.Path, info.Device})
 	if info.Err != nil {
 		r.errors.Add(1)
@@ -83,8 +96,8 @@ func (c *counters) snapshot() []PathStats {
 	if rows == nil {
 		return out
 	}
-	for key, r := range *rows {
-		out = append(out, r.snapshot(key))
+	for _, r := range *rows {
+		out = append(out, r.snapshot())
 	}
 	slices.SortFunc(out, func(a, b PathStats) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Device, b.Device))
@@ -92,9 +105,9 @@ func (c *counters) snapshot() []PathStats {
 	return out
 }
 
-func (r *row) snapshot(key rowKey) PathStats {
+func (r *row) snapshot() PathStats {
 	s := PathStats{
-		Path: key.path, Device: key.device,
+		Path: r.key.path, Device: r.key.device,
 		Operations: r.operations.Load(), Bytes: r.bytes.Load(), Errors: r.errors.Load(),
 		Seconds: time.Duration(r.nanos.Load()).Seconds(),
 		Latency: make([]Bucket, 0, bounds),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,6 +24,12 @@ type Engine struct {
 	regions  *regions
 	counters counters
 	gate     gate.Gate
+	// made is the time from which the clock counts: a reading of a duration takes half as long as
+	// that of a time.
+	made time.Time
+	// last is the clock at the end of the last copy, and base a recent time.
+	last atomic.Int64
+	base atomic.Pointer[time.Time]
 	// close closes the engine once.
 	close func() error
 }
@@ -39,6 +46,7 @@ func New(o Options) (*Engine, error) {
 		opts:  o,
 		log:   o.Logger.Named("transport"),
 		slots: NewSlotPool(o.MaxPinned),
+		made:  time.Now(),
 	}
 	if !o.NoRegister {
 		e.regions = newRegions(o.MaxRegistered)
@@ -76,17 +84,17 @@ func (e *Engine) Copy(ctx context.Context, dst, src Span) (Path, error) {
 	if dst.n != src.n {
 		return "", fmt.Errorf("copy %d bytes to a span of %d: %w", uint64(src.n), uint64(dst.n), devices.ErrRange)
 	}
-	info, start := route(dst, src), time.Now()
-	if info.Err = ready(ctx, src, dst); info.Err == nil {
+	info, start := route(&dst, &src), e.clock()
+	if info.Err = ready(ctx, &src, &dst); info.Err == nil {
 		if dst.n == 0 {
 			return "", nil
 		}
-		info.Path, info.Err = e.move(ctx, info.Path, dst, src)
+		info.Path, info.Err = e.move(ctx, info.Path, &dst, &src)
 	}
 	if info.Err != nil {
 		info.Err = fmt.Errorf("copy %v from %s to %s (%s): %w", dst.n, src.end(), dst.end(), info.Path, info.Err)
 	}
-	e.ended(info, start)
+	e.ended(&info, start)
 	return info.Path, info.Err
 }
 
@@ -107,7 +115,7 @@ func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error)
 	if s.Len == 0 {
 		return devices.View{Release: func() {}}, nil
 	}
-	start := time.Now()
+	start := e.clock()
 	view, err := devices.MapHost(ctx, s, devices.ReadOnly)
 	if errors.Is(err, devices.ErrUnsupported) {
 		return devices.View{}, err
@@ -115,7 +123,7 @@ func (e *Engine) View(ctx context.Context, s devices.Span) (devices.View, error)
 	if err != nil {
 		err = fmt.Errorf("view of %v on %s: %w", s.Len, src.Device(), err)
 	}
-	e.ended(CopyInfo{Path: PathD2H, Device: src.Device(), Bytes: s.Len, Err: err}, start)
+	e.ended(&CopyInfo{Path: PathD2H, Device: src.Device(), Bytes: s.Len, Err: err}, start)
 	return view, err
 }
 
@@ -137,11 +145,31 @@ func (e *Engine) Stats() Stats {
 // that are still held stay valid until their Release, and views until theirs.
 func (e *Engine) Close() error { return e.close() }
 
+// clock returns the time since the engine was made.
+func (e *Engine) clock() time.Duration { return time.Since(e.made) }
+
+// Recent returns the time at which a copy ended last. After a copy of the caller that is the time now,
+// without a reading of the clock.
+func (e *Engine) Recent() time.Time {
+	last := e.made.Add(time.Duration(e.last.Load()))
+	if base := e.base.Load(); base != nil && last.Sub(*base) < recentFor {
+		return base.Add(last.Sub(*base))
+	}
+	now := time.Now() // it may have been set
+	e.base.Store(&now)
+	return now
+}
+
+// recentFor is the time after which Recent reads the clock again.
+const recentFor = time.Second
+
 // ended counts and reports what began at start.
-func (e *Engine) ended(info CopyInfo, start time.Time) {
-	info.Duration = time.Since(start)
+func (e *Engine) ended(info *CopyInfo, start time.Duration) {
+	now := e.clock()
+	e.last.Store(int64(now))
+	info.Duration = now - start
 	e.counters.add(info)
-	e.opts.Listener.Copied(info)
+	e.opts.Listener.Copied(*info)
 	if info.Err == nil {
 		return
 	}

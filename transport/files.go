@@ -67,7 +67,7 @@ func (e *Engine) fileToFile(ctx context.Context, dst, src Span) error {
 }
 
 // overlapping reports whether two file spans share bytes of one file.
-func overlapping(dst, src Span) (bool, error) {
+func overlapping(dst, src *Span) (bool, error) {
 	to := devices.Range{Off: devices.Offset(dst.off), Len: dst.n}
 	from := devices.Range{Off: devices.Offset(src.off), Len: src.n}
 	if !to.Overlaps(from) {

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -16,8 +15,8 @@ func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
 		return errEngineClosed()
 	}
 	defer e.gate.Leave()
-	info, start := CopyInfo{Path: PathFill, Device: dst.Device(), Bytes: dst.n}, time.Now()
-	if info.Err = ready(ctx, dst); info.Err == nil {
+	info, start := CopyInfo{Path: PathFill, Device: dst.Device(), Bytes: dst.n}, e.clock()
+	if info.Err = ready(ctx, &dst); info.Err == nil {
 		if dst.n == 0 {
 			return nil
 		}
@@ -26,7 +25,7 @@ func (e *Engine) Fill(ctx context.Context, dst Span, value byte) error {
 	if info.Err != nil {
 		info.Err = fmt.Errorf("fill %v of %s: %w", dst.n, dst.end(), info.Err)
 	}
-	e.ended(info, start)
+	e.ended(&info, start)
 	return info.Err
 }
 

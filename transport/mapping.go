@@ -106,7 +106,7 @@ func MappedSpan(device devices.Name, m *Mapping, off int64, n devices.Size) Span
 }
 
 // inMemory returns the bytes of a host span, or of a span of a mapped file; nil for others.
-func (s Span) inMemory() []byte {
+func (s *Span) inMemory() []byte {
 	if s.mapped != nil {
 		return s.mapped.bytes[s.off : s.off+int64(s.n)]
 	}

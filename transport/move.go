@@ -60,23 +60,23 @@ func moveBytes(ctx context.Context, dst, src []byte) error {
 }
 
 // onHost copies between host bytes and files.
-func (e *Engine) onHost(ctx context.Context, dst, src Span) error {
+func (e *Engine) onHost(ctx context.Context, dst, src *Span) error {
 	to, from := dst.inMemory(), src.inMemory()
 	if dst.file != nil && src.file != nil && (to == nil || dst.mapped != src.mapped) {
 		switch overlap, err := overlapping(dst, src); {
 		case err != nil:
 			return err
 		case overlap:
-			return e.withinFile(ctx, dst, src)
+			return e.withinFile(ctx, *dst, *src)
 		}
 	}
 	switch {
 	case to == nil && from == nil:
-		return e.fileToFile(ctx, dst, src)
+		return e.fileToFile(ctx, *dst, *src)
 	case to == nil:
-		return hostToFile(ctx, dst, from)
+		return hostToFile(ctx, *dst, from)
 	case from == nil:
-		return fileToHost(ctx, to, src)
+		return fileToHost(ctx, to, *src)
 	}
 	return moveBytes(ctx, to, from)
 }
@@ -95,9 +95,11 @@ func (e *Engine) overBus(ctx context.Context, dst, src Span) error {
 	case ok:
 		defer view.Release()
 		if access == devices.ReadWrite {
-			return e.onHost(ctx, HostSpan(view.Bytes), src)
+			dst = HostSpan(view.Bytes)
+		} else {
+			src = HostSpan(view.Bytes)
 		}
-		return e.onHost(ctx, dst, HostSpan(view.Bytes))
+		return e.onHost(ctx, &dst, &src)
 	case dst.kind() == kindFile || src.kind() == kindFile:
 		return e.ownPages(ctx, dst, src)
 	case dst.kind() == kindDevice:

@@ -70,7 +70,9 @@ func (s Span) IsRemote() bool { return s.remote != nil }
 
 // Device returns the name of the device that holds the bytes; it is empty for
 // host bytes of the caller, and for remote memory.
-func (s Span) Device() devices.Name {
+func (s Span) Device() devices.Name { return s.device() }
+
+func (s *Span) device() devices.Name {
 	if s.dev.Mem != nil {
 		return s.dev.Mem.Device().Info().Name
 	}
@@ -87,7 +89,7 @@ const (
 	kindRemote
 )
 
-func (s Span) kind() kind {
+func (s *Span) kind() kind {
 	switch {
 	case s.remote != nil:
 		return kindRemote
@@ -100,7 +102,7 @@ func (s Span) kind() kind {
 }
 
 // check reports whether the span may be used now.
-func (s Span) check() error {
+func (s *Span) check() error {
 	switch s.kind() {
 	case kindDevice:
 		return s.dev.Check(s.dev.Mem.Device())

@@ -28,16 +28,25 @@ type answer struct {
 	first part
 	// ctx is that of the call, for why.
 	ctx context.Context //nolint:containedctx // an answer belongs to one call
-	// stop ends the watch on the call's context.
-	stop func() bool
+	// stop ends the watch on the call's context; nil for none. alone is true if it was in time.
+	stop  func() bool
+	alone bool
 	// into receives the data of the answer to a call on files; nil is none.
 	into []byte
 	// over is true when the last frame has been read.
 	over bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
 	came chan struct{}
+	// told says which keys have a result.
+	told []bool
 
 	mu sync.Mutex
+	// number is id while the answer is that of a call.
+	// +checklocks:mu
+	number uint64
+	// buf is memory for the body of one frame; nil while a frame uses it, and used has that.
+	// +checklocks:mu
+	buf, used []byte
 	// +checklocks:mu
 	parts []part
 	// err is set when no more parts will arrive although the last one has not.
@@ -53,10 +62,84 @@ type part struct {
 	data []byte
 }
 
-// add adds a frame that has arrived; its body becomes the answer's.
-func (a *answer) add(p part) {
+const (
+	// maxSpare bounds the answers of a session that are kept to be used again, and longestSpare the
+	// frames, in bytes, and the keys of each.
+	maxSpare     = 8
+	longestSpare = sessionBuffer
+)
+
+// newAnswer returns the answer to a call. It is new, or one that recycle has kept.
+func (s *Session) newAnswer(ctx context.Context) *answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var a *answer
+	if n := len(s.spare); n > 0 {
+		a = s.spare[n-1]
+		s.spare = s.spare[:n-1]
+	} else {
+		a = &answer{session: s, came: make(chan struct{}, 1)}
+	}
+	a.ctx, a.stop, a.alone, a.over = ctx, nil, true, false
+	return a
+}
+
+// recycle keeps the memory of an answer for a later call, if nobody else can use this one any more.
+// The caller has ended it, and uses it no longer.
+func (a *answer) recycle() {
+	if !a.over || !a.alone {
+		return
+	}
 	a.mu.Lock()
-	a.parts = append(a.parts, p)
+	if a.used != nil {
+		a.buf = a.used
+	}
+	keep := a.err == nil && len(a.parts) == 0 && cap(a.told) <= longestSpare
+	a.number, a.used = 0, nil
+	a.mu.Unlock()
+	if !keep {
+		return
+	}
+	select {
+	case <-a.came:
+	default:
+	}
+	a.keys, a.ctx, a.into, a.first = nil, nil, nil, part{}
+	s := a.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, a)
+	}
+}
+
+// room returns memory for a part of a frame of the call with a number, and that for the data of an
+// answer to a call on files, of at most n bytes.
+func (a *answer) room(number uint64, fixed, n int) (body, data []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.number != number {
+		return make([]byte, n), nil
+	}
+	if n > fixed && n-fixed <= len(a.into) {
+		data, n = a.into[:n-fixed], fixed
+	}
+	if a.used == nil && n <= longestSpare {
+		if cap(a.buf) < n {
+			a.buf = make([]byte, n)
+		}
+		body, a.used, a.buf = a.buf[:n], a.buf, nil
+		return body, data
+	}
+	return make([]byte, n), data
+}
+
+// add adds a frame that has arrived for the call with a number; its body becomes the answer's.
+func (a *answer) add(number uint64, p part) {
+	a.mu.Lock()
+	if a.number == number {
+		a.parts = append(a.parts, p)
+	}
 	a.mu.Unlock()
 	a.signal()
 }
@@ -85,7 +168,7 @@ func (a *answer) next() (part, error) {
 		a.mu.Lock()
 		if len(a.parts) > 0 {
 			p := a.parts[0]
-			a.parts = a.parts[1:]
+			a.parts = append(a.parts[:0], a.parts[1:]...)
 			a.mu.Unlock()
 			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
 			return p, nil
@@ -120,7 +203,8 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if len(q.Keys) > hetero.MaxKeys {
 		return nil, false, fmt.Errorf("%w: %d keys, the maximum is %d in one call", hetero.ErrInvalid, len(q.Keys), hetero.MaxKeys)
 	}
-	a = &answer{session: s, keys: q.Keys, ctx: ctx, came: make(chan struct{}, 1), stop: func() bool { return true }}
+	a = s.newAnswer(ctx)
+	a.keys = q.Keys
 	if err = s.start(a); err != nil {
 		return nil, false, err
 	}
@@ -177,7 +261,7 @@ var errLate = errors.New("the daemon did not end a cancelled call in time")
 // end ends the use of the answer. A call that is not over is cancelled, and the rest of its
 // answer is read in the background: a daemon whose answers nobody reads ends the session.
 func (a *answer) end() {
-	a.stop()
+	a.unwatch()
 	if a.over {
 		a.session.forget(a)
 		return
@@ -191,6 +275,14 @@ func (a *answer) end() {
 			}
 		}
 	}()
+}
+
+// unwatch ends the watch on the call's context.
+func (a *answer) unwatch() {
+	if a.stop != nil {
+		a.alone = a.stop() && a.alone
+		a.stop = nil
+	}
 }
 
 // each passes the lines of keys to line, up to the report that the call continues in the

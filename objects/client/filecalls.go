@@ -53,11 +53,18 @@ func valid(op, name string) error {
 }
 
 func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, error) {
-	a := &answer{session: s, ctx: ctx, came: make(chan struct{}, 1), into: q.into, stop: func() bool { return true }}
+	a := s.newAnswer(ctx)
+	a.into = q.into
 	if err := s.start(a); err != nil {
 		return frames.FileAnswer{}, closedError(err)
 	}
-	defer a.end()
+	var got frames.FileAnswer
+	defer func() {
+		a.end()
+		if q.into != nil || len(got.Data) == 0 { // otherwise the caller has the frame's data
+			a.recycle()
+		}
+	}()
 	if err := s.sendFileCall(q, a.id); err != nil {
 		a.over = true // it has not begun
 		return frames.FileAnswer{}, err
@@ -72,7 +79,7 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 	case p.kind != frames.KindFileAnswer:
 		return frames.FileAnswer{}, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 	}
-	got, err := frames.ParseFileAnswer(p.body)
+	got, err = frames.ParseFileAnswer(p.body)
 	switch {
 	case err != nil || q.into == nil:
 	case p.data != nil:

@@ -22,6 +22,7 @@ func (s *Session) results(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 		return r, r.Outcome()
 	}
 	r := a.results()
+	a.recycle()
 	return r, r.Outcome()
 }
 
@@ -36,7 +37,9 @@ func allFailed(keys []string, err error) hetero.Results {
 // results reads the result of each key, and ends the answer.
 func (a *answer) results() hetero.Results {
 	r := make(hetero.Results, len(a.keys))
-	a.outcomes(make([]bool, len(a.keys)), func(i int, one hetero.Result) { r[i] = one })
+	a.told = slices.Grow(a.told[:0], len(a.keys))[:len(a.keys)]
+	clear(a.told)
+	a.outcomes(a.told, func(i int, one hetero.Result) { r[i] = one })
 	return r
 }
 
@@ -105,8 +108,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 		return nil, a.why(whole)
 	}
 	if !lasting {
-		a.stop()
-		a.stop = func() bool { return true }
+		a.unwatch()
 	}
 	a.keys = slices.Clone(a.keys)
 	go a.outcomes(told, each)

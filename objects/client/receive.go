@@ -12,6 +12,8 @@ import (
 // receiver reads frames. A frame whose reading was interrupted is continued.
 type receiver struct {
 	in *bufio.Reader
+	// of returns the answer to a call, nil for none; it is nil before there are calls.
+	of func(id uint64) *answer
 	// head is that of the frame that p is of; got bytes of it have arrived.
 	head frames.Header
 	p    part
@@ -19,9 +21,8 @@ type receiver struct {
 	half bool
 }
 
-// next reads one frame, whose body becomes the caller's. place returns the memory for the data of
-// an answer to a call on files, or nil.
-func (r *receiver) next(place func(id uint64) []byte) (frames.Header, part, error) {
+// next reads one frame, whose body becomes the caller's.
+func (r *receiver) next() (frames.Header, part, error) {
 	if !r.half {
 		head, err := r.in.Peek(frames.HeaderSize)
 		if err != nil {
@@ -33,7 +34,7 @@ func (r *receiver) next(place func(id uint64) []byte) (frames.Header, part, erro
 		if err != nil {
 			return frames.Header{}, part{}, err
 		}
-		r.p, r.got, r.half = partFor(r.head, place), 0, true
+		r.p, r.got, r.half = r.partFor(r.head), 0, true
 	}
 	for r.got < int(r.head.Size) {
 		to := r.p.data
@@ -52,13 +53,16 @@ func (r *receiver) next(place func(id uint64) []byte) (frames.Header, part, erro
 	return r.head, p, nil
 }
 
-// partFor returns the memory for a frame.
-func partFor(h frames.Header, place func(id uint64) []byte) part {
-	p, size := part{kind: h.Kind}, int(h.Size)
-	if place != nil && h.Kind == frames.KindFileAnswer && size > frames.FileAnswerFixed {
-		if to := place(h.ID); size-frames.FileAnswerFixed <= len(to) {
-			p.data = to[:size-frames.FileAnswerFixed]
-			size = frames.FileAnswerFixed
+// partFor returns the memory for a frame: that of the answer that it belongs to.
+func (r *receiver) partFor(h frames.Header) part {
+	p, size, fixed := part{kind: h.Kind}, int(h.Size), int(h.Size)
+	if h.Kind == frames.KindFileAnswer {
+		fixed = min(frames.FileAnswerFixed, size)
+	}
+	if r.of != nil {
+		if a := r.of(h.ID); a != nil {
+			p.body, p.data = a.room(h.ID, fixed, size)
+			return p
 		}
 	}
 	p.body = make([]byte, size)
@@ -70,7 +74,7 @@ func partFor(h frames.Header, place func(id uint64) []byte) part {
 func (s *Session) readFor(a *answer) {
 	defer func() { s.role <- struct{}{} }()
 	for !a.ready() {
-		h, p, err := s.in.next(s.place)
+		h, p, err := s.in.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue // it was interrupted, perhaps for another answer
 		}
@@ -78,23 +82,17 @@ func (s *Session) readFor(a *answer) {
 			s.over()
 			return
 		}
-		s.mu.Lock()
-		of := s.answers[h.ID]
-		s.mu.Unlock()
-		if of != nil {
-			of.add(p)
+		if of := s.answerTo(h.ID); of != nil {
+			of.add(h.ID, p)
 		}
 	}
 }
 
-// place returns the memory for the data of the answer to a call.
-func (s *Session) place(id uint64) []byte {
+// answerTo returns the answer to a call in progress; nil for none.
+func (s *Session) answerTo(id uint64) *answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.answers[id]; a != nil {
-		return a.into
-	}
-	return nil
+	return s.answers[id]
 }
 
 // interrupt makes the goroutine that reads look at its answer.

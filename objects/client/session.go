@@ -53,7 +53,10 @@ type Session struct {
 	// answers are those of the calls in progress, by number; nil once the session has ended.
 	// +checklocks:mu
 	answers map[uint64]*answer
-	calls   sync.WaitGroup
+	// spare are answers to calls that are over, at most maxSpare.
+	// +checklocks:mu
+	spare []*answer
+	calls sync.WaitGroup
 }
 
 var _ hetero.Client = (*Session)(nil)
@@ -105,6 +108,7 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 		client: c, id: hello.Session, conn: adopted, gone: make(chan struct{}), answers: map[uint64]*answer{},
 		role: make(chan struct{}, 1), in: receiver{in: in},
 	}
+	s.in.of = s.answerTo
 	s.role <- struct{}{}
 	return s, nil
 }
@@ -129,7 +133,7 @@ func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
 		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
 	hello := receiver{in: in}
-	h, p, err := hello.next(nil)
+	h, p, err := hello.next()
 	if err != nil {
 		return frames.Hello{}, err
 	}
@@ -200,6 +204,9 @@ func (s *Session) start(a *answer) error {
 	if !closed && s.answers != nil {
 		s.last++
 		a.id = s.last
+		a.mu.Lock()
+		a.number = a.id
+		a.mu.Unlock()
 		s.answers[a.id] = a
 		s.calls.Add(1)
 		s.mu.Unlock()
@@ -230,11 +237,11 @@ func (s *Session) send(frame []byte) {
 // writeLocked writes a frame.
 //
 // +checklocks:s.sending
-func (s *Session) writeLocked(pieces ...[]byte) {
+func (s *Session) writeLocked(frame []byte, more ...[]byte) {
 	if s.cut {
 		return
 	}
-	if err := s.conn.Write(pieces...); err != nil {
+	if err := s.conn.Write(frame, more...); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
 		s.conn.Shut(unix.SHUT_WR)

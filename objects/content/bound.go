@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -35,9 +36,10 @@ type Bound struct {
 	// It is set before the content has readers.
 	Source any
 
+	// ended is set before the memory is released behind the gate.
+	ended atomic.Bool
+
 	mu sync.Mutex
-	// +checklocks:mu
-	ended bool
 	// cancel ends the watch over the owner; nil for none.
 	// +checklocks:mu
 	cancel func()
@@ -145,18 +147,14 @@ func (b *Bound) Alive() bool {
 }
 
 // HasEnded reports whether End was called, of its own memory alone.
-func (b *Bound) HasEnded() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ended
-}
+func (b *Bound) HasEnded() bool { return b.ended.Load() }
 
 // SetCancel stores the function that ends the watch over the owner. If the content has ended
 // it is called at once.
 func (b *Bound) SetCancel(cancel func()) {
 	b.mu.Lock()
 	b.cancel = cancel
-	ended := b.ended
+	ended := b.ended.Load()
 	b.mu.Unlock()
 	if ended {
 		cancel()
@@ -167,8 +165,8 @@ func (b *Bound) SetCancel(cancel func()) {
 // reader has left. Ending twice does nothing.
 func (b *Bound) End() {
 	b.mu.Lock()
-	was, cancel, spares := b.ended, b.cancel, b.spares
-	b.ended, b.spares = true, nil
+	was, cancel, spares := b.ended.Swap(true), b.cancel, b.spares
+	b.spares = nil
 	b.mu.Unlock()
 	if was {
 		return
@@ -212,78 +210,69 @@ func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
 
 // FindOwn is Find without replicas.
 func (b *Bound) FindOwn(off, n uint64) (Range, error) {
-	var in stay
-	err := in.enter(b)
+	var seen Range
+	err := b.enter(&seen.in)
 	end := max(off, min(off+n, b.size))
-	for i := b.first(off); err == nil && i < len(b.parts) && b.parts[i].off < end; i++ {
+	from := b.first(off)
+	for i := from; err == nil && i < len(b.parts) && b.parts[i].off < end; i++ {
 		if of := b.parts[i].of; of != nil {
-			err = in.enter(of)
+			err = of.enter(&seen.in)
 		}
 	}
 	if err != nil {
-		in.leave()
+		seen.Release()
 		return Range{}, err
 	}
-	return Range{N: end - off, Pieces: b.pieces(nil, off, end, off), Release: in.leave}, nil
+	seen.N = end - off
+	b.pieces(&seen, from, off, end, off)
+	return seen, nil
+}
+
+// enter enters the gate of the memory, once for each reader.
+//
+// Errors: ErrLost.
+func (b *Bound) enter(in *stay) error {
+	if in.inside(&b.gate) {
+		return nil
+	}
+	// End sets ended before it looks for readers: one that does not see it there is waited for.
+	in.enter(&b.gate)
+	if b.ended.Load() {
+		return fmt.Errorf("the process that owns the memory has ended: %w", ErrLost)
+	}
+	return nil
 }
 
 // first returns the index of the part that holds a byte.
 func (b *Bound) first(off uint64) int {
+	if len(b.parts) == 1 && off < b.size {
+		return 0
+	}
 	return sort.Search(len(b.parts), func(i int) bool { return b.parts[i].off+b.parts[i].n > off })
 }
 
-// pieces appends the pieces of [off, end), the first of which gets offset to. The caller
-// has entered the gates of all their memory.
-func (b *Bound) pieces(have []Piece, off, end, to uint64) []Piece {
-	for i := b.first(off); i < len(b.parts) && b.parts[i].off < end; i++ {
+// pieces adds the pieces of [off, end) to a range, the first of which gets offset to. from is the
+// index of the part that holds off. The caller has entered the gates of all their memory.
+func (b *Bound) pieces(seen *Range, from int, off, end, to uint64) {
+	for i := from; i < len(b.parts) && b.parts[i].off < end; i++ {
 		p := &b.parts[i]
-		from, upto := max(off, p.off), min(end, p.off+p.n)
+		begin, upto := max(off, p.off), min(end, p.off+p.n)
 		if p.of != nil {
-			have = p.of.pieces(have, p.at+from-p.off, p.at+upto-p.off, to+from-off)
+			inside := p.at + begin - p.off
+			p.of.pieces(seen, p.of.first(inside), inside, p.at+upto-p.off, to+begin-off)
 			continue
 		}
-		at := Piece{Off: to + from - off, N: upto - from}
+		at := Piece{Off: to + begin - off, N: upto - begin}
 		switch {
 		case p.mapped != nil:
-			at.Span = transport.MappedSpan(b.name, p.mapped, int64(p.at+from-p.off), devices.Size(at.N))
+			at.Span = transport.MappedSpan(b.name, p.mapped, int64(p.at+begin-p.off), devices.Size(at.N))
 		case p.file != nil:
-			at.Span = transport.FileSpan(b.name, p.file, int64(p.at+from-p.off), devices.Size(at.N))
+			at.Span = transport.FileSpan(b.name, p.file, int64(p.at+begin-p.off), devices.Size(at.N))
 		default:
-			at.Dev = devices.Span{Mem: p.mem, Range: rangeOf(from-p.off, upto-p.off)}
+			at.Dev = devices.Span{Mem: p.mem, Range: rangeOf(begin-p.off, upto-p.off)}
 			at.Span = transport.DeviceSpan(at.Dev)
 		}
-		have = append(have, at)
-	}
-	return have
-}
-
-// stay is a reader's presence in the gates of everything that it reads.
-type stay []stayed
-
-type stayed struct {
-	of *Bound
-	in *generation
-}
-
-// enter enters a gate, once per content.
-//
-// Errors: ErrLost.
-func (s *stay) enter(b *Bound) error {
-	if slices.ContainsFunc(*s, func(e stayed) bool { return e.of == b }) {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended {
-		return fmt.Errorf("the process that owns the memory has ended: %w", ErrLost)
-	}
-	*s = append(*s, stayed{b, b.gate.enter()})
-	return nil
-}
-
-func (s *stay) leave() {
-	for _, e := range *s {
-		e.of.gate.leave(e.in)
+		seen.add(at)
 	}
 }
 
@@ -292,8 +281,10 @@ func (s *stay) leave() {
 func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.Context, at Piece) error) (uint64, error) {
 	fits := min(off+n, max(off, b.size)) - off
 	var done uint64
+	// A piece that has begun is finished, see Extents.Write. Nothing that moves bytes reads the values of
+	// a context, and context.WithoutCancel would allocate.
+	whole := context.Background()
 	for done < fits {
-		// A piece that has begun is finished, see Extents.Write.
 		if err := ctx.Err(); err != nil && done > 0 {
 			return done, err
 		}
@@ -303,9 +294,10 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 			return done, err
 		}
 		b.DropReplicas(nil) // they are none of what is here from now on
-		for _, at := range seen.Pieces {
-			if err = b.whole(at); err == nil {
-				err = fn(context.WithoutCancel(ctx), at)
+		for i := range seen.Len() {
+			at := seen.At(i)
+			if err = b.whole(at.Off, at.N); err == nil {
+				err = fn(whole, *at) //nolint:contextcheck // it is finished
 			}
 			if err != nil {
 				seen.Release()
@@ -323,11 +315,10 @@ func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.C
 
 // whole fails when the owner has truncated the file that a piece is in. A write would
 // extend it again, which is the owner's business.
-func (b *Bound) whole(at Piece) error {
-	p := &b.parts[b.first(at.Off)]
+func (b *Bound) whole(off, n uint64) error {
+	p := &b.parts[b.first(off)]
 	if p.of != nil {
-		at.Off += p.at - p.off
-		return p.of.whole(at)
+		return p.of.whole(off+p.at-p.off, n)
 	}
 	if p.file == nil || p.mapped != nil {
 		return nil
@@ -336,7 +327,7 @@ func (b *Bound) whole(at Piece) error {
 	if err != nil {
 		return err
 	}
-	if need := p.at + at.Off - p.off + at.N; size < need {
+	if need := p.at + off - p.off + n; size < need {
 		return fmt.Errorf("its owner has truncated the memory to %d bytes, but %d are needed: %w", size, need, devices.ErrRange)
 	}
 	return nil

@@ -190,11 +190,10 @@ func (x *Extents) Find(off, n uint64, _ bool) (Range, error) {
 			return Range{}, fmt.Errorf("read range %v: %w", r, ErrDamaged)
 		}
 	}
-	pieces := make([]Piece, 0, 2)
-	at := off
+	seen, at := Range{N: n}, off
 	hole := func(to uint64) {
 		if to > at {
-			pieces = append(pieces, Piece{Off: at, N: to - at, Hole: true})
+			seen.add(Piece{Off: at, N: to - at, Hole: true})
 			at = to
 		}
 	}
@@ -202,14 +201,14 @@ func (x *Extents) Find(off, n uint64, _ bool) (Range, error) {
 		hole(min(e.off, end))
 		if data := min(e.off+e.written, end); data > at {
 			s := e.span(at, data-at)
-			pieces = append(pieces, Piece{Off: at, N: data - at, Span: transport.DeviceSpan(s), Dev: s})
+			seen.add(Piece{Off: at, N: data - at, Span: transport.DeviceSpan(s), Dev: s})
 			at = data
 		}
 		return true
 	})
 	hole(end)
-	in := x.gate.enter()
-	return Range{N: n, Pieces: pieces, Release: func() { x.gate.leave(in) }}, nil
+	seen.in.enter(&x.gate)
+	return seen, nil
 }
 
 // Usage implements Content.

@@ -70,7 +70,7 @@ func (h *HostFile) span(off, n uint64) transport.Span {
 
 // Find implements Content.
 func (h *HostFile) Find(off, n uint64, sparse bool) (Range, error) {
-	seen := Range{N: n, Release: func() {}}
+	seen := Range{N: n}
 	if sparse {
 		whole, err := h.whole()
 		if err != nil {
@@ -79,7 +79,7 @@ func (h *HostFile) Find(off, n uint64, sparse bool) (Range, error) {
 		sparse = !whole
 	}
 	if !sparse {
-		seen.Pieces = []Piece{{Off: off, N: n, Span: h.span(off, n)}}
+		seen.add(Piece{Off: off, N: n, Span: h.span(off, n)})
 		return seen, nil
 	}
 	for end := off + n; off < end; {
@@ -88,7 +88,7 @@ func (h *HostFile) Find(off, n uint64, sparse bool) (Range, error) {
 			return Range{}, err
 		}
 		if data > off {
-			seen.Pieces = append(seen.Pieces, Piece{Off: off, N: data - off, Hole: true})
+			seen.add(Piece{Off: off, N: data - off, Hole: true})
 			off = data
 			continue
 		}
@@ -96,7 +96,7 @@ func (h *HostFile) Find(off, n uint64, sparse bool) (Range, error) {
 		if err != nil {
 			return Range{}, err
 		}
-		seen.Pieces = append(seen.Pieces, Piece{Off: off, N: hole - off, Span: h.span(off, hole-off)})
+		seen.add(Piece{Off: off, N: hole - off, Span: h.span(off, hole-off)})
 		off = hole
 	}
 	return seen, nil

@@ -22,7 +22,8 @@ func (h *HostFile) overwrite(ctx context.Context, off, n uint64) error {
 		return err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		if at.Hole {
 			continue
 		}
@@ -60,7 +61,8 @@ func (h *HostFile) missing(off, n uint64) (devices.Size, error) {
 		return 0, err
 	}
 	defer seen.Release()
-	for _, at := range seen.Pieces {
+	for i := range seen.Len() {
+		at := seen.At(i)
 		if at.Hole {
 			missing += at.N
 		}

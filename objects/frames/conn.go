@@ -231,12 +231,13 @@ func (c *Conn) Interrupt() {
 	_ = c.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
 }
 
-// Write sends pieces one after the other.
-func (c *Conn) Write(pieces ...[]byte) error {
-	if len(pieces) == 1 {
-		_, err := c.file.Write(pieces[0])
+// Write sends a frame, in pieces one after the other.
+func (c *Conn) Write(frame []byte, more ...[]byte) error {
+	if len(more) == 0 {
+		_, err := c.file.Write(frame)
 		return err
 	}
+	pieces := append([][]byte{frame}, more...)
 	for len(pieces) > 0 {
 		n, err := c.writev(pieces)
 		if err != nil {

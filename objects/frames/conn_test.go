@@ -137,7 +137,7 @@ func TestConnWrites(t *testing.T) {
 	}
 	for _, pieces := range [][][]byte{{want}, {want[:10], want}} {
 		_, stuck := adopted(t, 50*time.Millisecond)
-		if err := stuck.Write(pieces...); !errors.Is(err, syscall.EAGAIN) {
+		if err := stuck.Write(pieces[0], pieces[1:]...); !errors.Is(err, syscall.EAGAIN) {
 			t.Errorf("%d pieces to a peer that does not read: %v", len(pieces), err)
 		}
 	}

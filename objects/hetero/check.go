@@ -18,17 +18,51 @@ func CheckKeys(keys []string) error {
 	case len(keys) > MaxKeys:
 		return fmt.Errorf("%w: %d keys, the maximum is %d in one call", ErrInvalid, len(keys), MaxKeys)
 	}
-	seen := make(map[string]int, len(keys))
 	for i, key := range keys {
 		if err := CheckKey(key); err != nil {
 			return fmt.Errorf("keys[%d]: %w", i, err)
 		}
-		if first, twice := seen[key]; twice {
-			return fmt.Errorf("%w: keys[%d] repeats keys[%d], %q", ErrInvalid, i, first, key)
-		}
-		seen[key] = i
+	}
+	if i, first, twice := repeated(keys); twice {
+		return fmt.Errorf("%w: keys[%d] repeats keys[%d], %q", ErrInvalid, i, first, keys[i])
 	}
 	return nil
+}
+
+// fewKeys is the number of keys up to which repeated looks for repetitions without a map.
+const fewKeys = 128
+
+// repeated returns the first key that was there before, and its first place.
+func repeated(keys []string) (i, first int, twice bool) {
+	if len(keys) > fewKeys {
+		seen := make(map[string]int, len(keys))
+		for i, key := range keys {
+			if first, twice = seen[key]; twice {
+				return i, first, true
+			}
+			seen[key] = i
+		}
+		return 0, 0, false
+	}
+	// A table of the numbers of keys, plus one, at the places that the keys' bytes give them, or behind.
+	var table [4 * fewKeys]uint8
+	for i, key := range keys {
+		place := uint32(2166136261) // FNV-1a
+		for k := range len(key) {
+			place = (place ^ uint32(key[k])) * 16777619
+		}
+		for place ^= place >> 16; ; place++ {
+			at := place % uint32(len(table))
+			if table[at] == 0 {
+				table[at] = uint8(i + 1)
+				break
+			}
+			if first = int(table[at]) - 1; keys[first] == key {
+				return i, first, true
+			}
+		}
+	}
+	return 0, 0, false
 }
 
 // CheckKey refuses a text that is no key.

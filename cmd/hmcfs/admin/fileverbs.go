@@ -111,36 +111,42 @@ func (o *openFiles) withMemory(ctx context.Context, q *frames.FileCall, do func(
 }
 
 func fileRead(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
-	return o.use(q.Handle, func(f *fs.Opened) error {
-		if q.Memory != 0 {
-			return o.withMemory(ctx, q, func(ctx context.Context, to objects.Blob) (err error) {
-				a.n, err = f.ReadTo(ctx, q.Off, to)
-				return err
-			})
-		}
-		if q.Size > frames.MaxFileData {
-			return syscall.EMSGSIZE
-		}
-		at := len(a.out)
-		a.out = slices.Grow(a.out, int(q.Size))
-		n, err := f.ReadAt(ctx, a.out[at:at+int(q.Size)], q.Off)
-		a.n, a.out = uint64(n), a.out[:at+n]
+	f, err := o.begin(q.Handle)
+	if err != nil {
 		return err
-	})
+	}
+	defer o.done(f)
+	switch {
+	case q.Memory != 0:
+		return o.withMemory(ctx, q, func(ctx context.Context, to objects.Blob) (err error) {
+			a.n, err = f.file.ReadTo(ctx, q.Off, to)
+			return err
+		})
+	case q.Size > frames.MaxFileData:
+		return syscall.EMSGSIZE
+	}
+	at := len(a.out)
+	a.out = slices.Grow(a.out, int(q.Size))
+	n, err := f.file.ReadAt(ctx, a.out[at:at+int(q.Size)], q.Off)
+	a.n, a.out = uint64(n), a.out[:at+n]
+	return err
 }
 
 func fileWrite(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
-	return o.use(q.Handle, func(f *fs.Opened) error {
-		if q.Memory != 0 {
-			return o.withMemory(ctx, q, func(ctx context.Context, from objects.Blob) (err error) {
-				a.n, err = f.WriteFrom(ctx, q.Off, from)
-				return err
-			})
-		}
-		n, err := f.WriteAt(ctx, q.Data, q.Off)
-		a.n = uint64(n)
+	f, err := o.begin(q.Handle)
+	if err != nil {
 		return err
-	})
+	}
+	defer o.done(f)
+	if q.Memory != 0 {
+		return o.withMemory(ctx, q, func(ctx context.Context, from objects.Blob) (err error) {
+			a.n, err = f.file.WriteFrom(ctx, q.Off, from)
+			return err
+		})
+	}
+	n, err := f.file.WriteAt(ctx, q.Data, q.Off)
+	a.n = uint64(n)
+	return err
 }
 
 func fileList(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,10 +26,10 @@ const (
 	// goroutines.
 	maxCalls        = 1 << 16
 	maxForeignCalls = 128
-	// maxIdle bounds the calls of a session that are kept to be used again, and largestIdle
-	// the keys, lists and blobs of each.
-	maxIdle     = 8
-	largestIdle = 256
+	// maxIdle bounds the calls of a session that are kept to be used again, and mostIdle the keys,
+	// lists and blobs of all of them.
+	maxIdle  = 8
+	mostIdle = 2048
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
 	frameBuffer = 16 << 10
 )
@@ -63,22 +64,28 @@ type framed struct {
 	broken error
 
 	mu sync.Mutex
-	// calls are the calls in progress by their number.
+	// calls are the contexts of the calls in progress, by their number.
 	// +checklocks:mu
-	calls map[uint64]context.CancelFunc
+	calls map[uint64]callLife
+	// lives are contexts of calls that have ended, at most maxIdle, for later ones.
+	// +checklocks:mu
+	lives []callLife
 	// active counts them, and those whose last frame has not been sent.
 	// +checklocks:mu
 	active int
 	// idle are calls whose memory is used again, at most maxIdle.
 	// +checklocks:mu
 	idle []*framedCall
+	// spare is the size of all of them, at most mostIdle.
+	// +checklocks:mu
+	spare int
 }
 
 // attendFrames serves the frames of a session and returns when the session must end.
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
-		calls: map[uint64]context.CancelFunc{}, over: make(chan error, 1),
+		calls: map[uint64]callLife{}, over: make(chan error, 1),
 	}
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
@@ -214,6 +221,7 @@ func (f *framed) newCall(id uint64) *framedCall {
 	if n := len(f.idle); n > 0 {
 		c = f.idle[n-1]
 		f.idle = f.idle[:n-1]
+		f.spare -= c.size()
 	} else {
 		c = &framedCall{framed: f, out: frameSink{framed: f}}
 	}
@@ -221,28 +229,47 @@ func (f *framed) newCall(id uint64) *framedCall {
 	return c
 }
 
-// finish removes a call from those in progress: its number may be used again.
-func (f *framed) finish(id uint64) {
+// callLife is the context of a call, and the one that it is derived from.
+type callLife struct {
+	ctx, of context.Context //nolint:containedctx // it belongs to one call at a time
+	cancel  context.CancelFunc
+}
+
+// finish removes a call from those in progress: its number may be used again. again is true if
+// nothing uses its context any more, which then is a later call's, unless it was cancelled.
+func (f *framed) finish(id uint64, again bool) {
 	f.mu.Lock()
-	end := f.calls[id]
+	life := f.calls[id]
 	delete(f.calls, id)
+	if again = again && life.ctx.Err() == nil && len(f.lives) < maxIdle; again {
+		f.lives = append(f.lives, life)
+	}
 	f.mu.Unlock()
-	end()
+	if !again {
+		life.cancel()
+	}
 }
 
 // leave ends a call whose last frame was sent. Its memory is available to later ones if again is
 // true.
 func (f *framed) leave(c *framedCall, again bool) {
-	size := cap(c.q.Keys) + cap(c.q.Lists)
-	for _, l := range c.q.Lists[:cap(c.q.Lists)] {
-		size += cap(l.Blobs)
-	}
+	size := c.size()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.active--
-	if again && size <= largestIdle && cap(c.out.buf) <= 2*lineBuffer && len(f.idle) < maxIdle {
+	if again && f.spare+size <= mostIdle && cap(c.out.buf) <= 2*lineBuffer && len(f.idle) < maxIdle {
 		f.idle = append(f.idle, c)
+		f.spare += size
 	}
+}
+
+// size returns the number of keys, lists and blobs that the memory of a call has room for.
+func (c *framedCall) size() int {
+	size := cap(c.q.Keys) + cap(c.q.Lists)
+	for i := range c.q.Lists[:cap(c.q.Lists)] {
+		size += cap(c.q.Lists[:cap(c.q.Lists)][i].Blobs)
+	}
+	return size
 }
 
 // call starts a call. Its error ends the session.
@@ -348,24 +375,39 @@ func (f *framed) bytes(n int) ([]byte, error) {
 func (f *framed) admit(ctx context.Context, id uint64) (context.Context, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.calls[id] != nil {
+	if _, twice := f.calls[id]; twice {
 		return nil, fmt.Errorf("%w: a call with the number %d is in progress", hetero.ErrInvalid, id)
 	}
 	if f.active >= f.most {
 		f.server.opts.Refusals.add(boundCalls)
 		return nil, fmt.Errorf("%w: %d calls of this session are in progress", hetero.ErrBusy, f.most)
 	}
-	ctx, f.calls[id] = context.WithCancel(ctx)
+	life := f.lifeLocked(ctx)
+	f.calls[id] = life
 	f.active++
-	return ctx, nil
+	return life.ctx, nil
+}
+
+// lifeLocked returns a context derived from another one.
+//
+// +checklocks:f.mu
+func (f *framed) lifeLocked(of context.Context) callLife {
+	for i, life := range f.lives {
+		if life.of == of {
+			f.lives = slices.Delete(f.lives, i, i+1)
+			return life
+		}
+	}
+	ctx, cancel := context.WithCancel(of)
+	return callLife{ctx: ctx, of: of, cancel: cancel}
 }
 
 // cancel ends a call early, if it is in progress.
 func (f *framed) cancel(id uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if end := f.calls[id]; end != nil {
-		end()
+	if life, ok := f.calls[id]; ok {
+		life.cancel()
 	}
 }
 
@@ -409,7 +451,7 @@ func (c *framedCall) step(part func() (over bool)) {
 func (c *framedCall) end(begun time.Time, err error) {
 	f := c.framed
 	f.server.opts.Calls.record(f.conn.peer, c.verb.name, &c.q, begun, c.answer.keysFailed, err)
-	f.finish(c.out.id) // before the client has the last frame
+	f.finish(c.out.id, !c.verb.waits && !c.q.Async && c.q.Timeout == 0) // before the client has the last frame
 	// A failure to send ends the session.
 	if err != nil {
 		_ = c.out.refuse(err)

@@ -23,6 +23,7 @@ type fileCall struct {
 	body, out []byte
 	// taken is the memory reserved from the budget of the user.
 	taken int64
+	a     fileAnswer
 }
 
 // fileCall starts a call on files. Its error ends the session.
@@ -139,11 +140,12 @@ func (c *fileCall) run(ctx context.Context) {
 		}
 	}()
 	defer f.contain()
-	begun, a := time.Now(), fileAnswer{out: c.begin()}
-	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &a))
-	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, a.n, begun, fault)
-	f.finish(c.id)          // before the client has the answer
-	_ = c.answer(&a, fault) // a failure to send ends the session
+	begun := time.Now()
+	c.a = fileAnswer{out: c.begin()}
+	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &c.a))
+	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, c.a.n, begun, fault)
+	f.finish(c.id, true)      // before the client has the answer
+	_ = c.answer(&c.a, fault) // a failure to send ends the session
 	done = true
 }
 

@@ -84,16 +84,26 @@ func (o *openFiles) add(f *fs.Opened) (uint64, error) {
 //
 // Errors: EBADF.
 func (o *openFiles) use(id uint64, do func(*fs.Opened) error) error {
-	o.mu.Lock()
-	f := o.files[id]
-	if f == nil {
-		o.mu.Unlock()
-		return syscall.EBADF
+	f, err := o.begin(id)
+	if err != nil {
+		return err
 	}
-	f.users++
-	o.mu.Unlock()
 	defer o.done(f)
 	return do(f.file)
+}
+
+// begin begins a use of an open file, which done must end.
+//
+// Errors: EBADF.
+func (o *openFiles) begin(id uint64) (*openFile, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f := o.files[id]
+	if f == nil {
+		return nil, syscall.EBADF
+	}
+	f.users++
+	return f, nil
 }
 
 // done ends a use. The last use of a closed file closes it.

@@ -49,14 +49,14 @@ func (c *Client) detach(ctx context.Context, n int) (call context.Context, leave
 	if err = c.background.take(n); err != nil {
 		return nil, nil, err
 	}
-	call, end, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		c.background.give(n)
 		return nil, nil, err
 	}
 	return call, func() {
 		c.background.give(n)
-		end()
+		begun.leave()
 	}, nil
 }
 

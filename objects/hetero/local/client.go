@@ -41,9 +41,11 @@ type Client struct {
 	end  context.CancelFunc
 	// calls counts the calls in progress; it is incremented with mu held, and never after the
 	// client was closed.
-	calls         sync.WaitGroup
-	refusals      *Refusals
-	background    background
+	calls      sync.WaitGroup
+	refusals   *Refusals
+	background background
+	// gets has gets that have ended, whose memory is used again.
+	gets          sync.Pool
 	subscriptions subscriptions
 	reservations  reservations
 
@@ -105,10 +107,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// begin starts a call: its context also ends with the client. leave must be called once.
+// begin starts a call, whose leave must be called once, and returns its context.
 //
 // Errors: ErrClosed.
-func (c *Client) begin(ctx context.Context) (call context.Context, leave func(), err error) {
+func (c *Client) begin(ctx context.Context) (context.Context, *call, error) {
 	c.mu.RLock()
 	closed := c.closed
 	if !closed {
@@ -118,13 +120,8 @@ func (c *Client) begin(ctx context.Context) (call context.Context, leave func(),
 	if closed {
 		return nil, nil, hetero.ErrClosed
 	}
-	call, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.life, cancel)
-	return call, func() {
-		stop()
-		cancel()
-		c.calls.Done()
-	}, nil
+	begun := &call{Context: ctx, client: c}
+	return begun, begun, nil
 }
 
 // failure returns the error of a key of a call: ErrClosed for a call that the client's end has

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -33,33 +32,7 @@ func (c *Client) DevMGet(ctx context.Context, keys []string, lists []hetero.Devi
 	if err != nil {
 		return nil, err
 	}
-	return c.do(ctx, g)
-}
-
-// scatter checks a DevMGet or, with exact, an MGetH2D, and returns a function that executes
-// it. Without exact, lists may have source offsets.
-func (c *Client) scatter(
-	keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions, exact bool,
-) (func(context.Context) hetero.Results, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
-	}
-	if exact && o.Replica {
-		return nil, fmt.Errorf("%w: only DevMGet can make replicas", hetero.ErrInvalid)
-	}
-	set, err := c.checked(keys, lists, !exact)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]objects.Scatter, len(set))
-	for i := range set {
-		all[i] = objects.Scatter{Keyed: set[i], Offset: uint64(lists[i].SourceOffset), Exact: exact, Replica: o.Replica}
-	}
-	g := plan{
-		keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound,
-		try: func(ctx context.Context, i int) error { return c.keys.Scatter(ctx, c.holder, all[i]) },
-	}
-	return func(call context.Context) hetero.Results { return c.collect(call, g) }, nil
+	return c.do(ctx, g.run)
 }
 
 // DevDelete removes keys with all their replicas.

@@ -19,11 +19,11 @@ func (c *Client) Exist(ctx context.Context, keys []string) ([]bool, error) {
 	if err := hetero.CheckKeys(keys); err != nil {
 		return nil, err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer begun.leave()
 	out, errs := make([]bool, len(keys)), make([]error, len(keys))
 	c.eachKey(call, len(keys), func(i int) { errs[i] = c.there(call, keys[i], false) })
 	for i, err := range errs {
@@ -65,11 +65,11 @@ func (c *Client) GetMetaInfo(ctx context.Context, keys []string, published bool)
 	if err := hetero.CheckKeys(keys); err != nil {
 		return nil, err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer begun.leave()
 	out, told := make([]hetero.MetaInfo, len(keys)), make(hetero.Results, len(keys))
 	c.eachKey(call, len(keys), func(i int) { out[i] = c.metaInfo(call, keys[i], published) })
 	for i, key := range keys {
@@ -132,11 +132,11 @@ func (c *Client) Each(
 	if err := errors.Join(hetero.CheckKeys(keys), hetero.CheckTimeout(timeout)); err != nil {
 		return err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer begun.leave()
 	var one sync.Mutex
 	c.carryOut(call, plan{
 		keys: keys, published: published, timeout: timeout, late: hetero.ErrTimeout,
@@ -161,11 +161,11 @@ func (c *Client) Wait(ctx context.Context, keys []string, published bool, timeou
 
 // do executes a call on keys whose arguments are checked.
 func (c *Client) do(ctx context.Context, call func(context.Context) hetero.Results) (hetero.Results, error) {
-	ctx, leave, err := c.begin(ctx)
+	ctx, begun, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer begun.leave()
 	results := call(ctx)
 	return results, results.Outcome()
 }

@@ -17,11 +17,11 @@ func (c *Client) DevPublish(ctx context.Context, keys []string, lists []hetero.D
 	if err != nil {
 		return nil, err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer begun.leave()
 	published, errs := c.holder.Publish(call, set)
 	futures, results := make([]*hetero.Future, len(keys)), c.results(keys, errs)
 	for i, r := range results {

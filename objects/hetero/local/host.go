@@ -54,7 +54,7 @@ func (c *Client) MGetH2D(ctx context.Context, keys []string, lists []hetero.Devi
 	if err != nil {
 		return nil, err
 	}
-	return c.do(ctx, g)
+	return c.do(ctx, g.run)
 }
 
 // AsyncMSetD2H is MSetD2H in the background.
@@ -74,7 +74,7 @@ func (c *Client) AsyncMGetH2D(ctx context.Context, keys []string, lists []hetero
 	if err != nil {
 		return nil, err
 	}
-	return c.batch(ctx, len(keys), g)
+	return c.batch(ctx, len(keys), g.run)
 }
 
 // AsyncDevDelete is DevDelete in the background.

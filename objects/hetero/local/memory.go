@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects"
@@ -23,11 +24,11 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	if err := m.Check(); err != nil {
 		return 0, err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer leave()
+	defer begun.leave()
 	if err = c.roomForMemory(); err != nil {
 		return 0, err // before a descriptor is taken for it
 	}
@@ -124,11 +125,11 @@ func (c *Client) keep(region *objects.Region, t *target) (hetero.MemoryID, error
 
 // Unregister releases memory.
 func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
-	_, leave, err := c.begin(ctx)
+	_, begun, err := c.begin(ctx)
 	if err != nil {
 		return fmt.Errorf("unregister memory: %w", err)
 	}
-	defer leave()
+	defer begun.leave()
 	c.mu.Lock()
 	region := c.memories[id]
 	delete(c.memories, id)
@@ -153,16 +154,29 @@ func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 //
 // Errors: ErrInvalid for a blob that is not within memory of the client, on the list's device.
 func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.Keyed, error) {
+	all, err := c.blobsOf(nil, keys, lists)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]objects.Keyed, len(keys))
+	for i, key := range keys {
+		n := len(lists[i].Blobs)
+		out[i] = objects.Keyed{Key: key, Blobs: all[:n:n]}
+		all = all[n:]
+	}
+	return out, nil
+}
+
+// blobsOf appends the blobs of all lists, as memory of the store.
+func (c *Client) blobsOf(all []objects.Blob, keys []string, lists []hetero.DeviceBlobList) ([]objects.Blob, error) {
 	total := 0
 	for i := range lists {
 		total += len(lists[i].Blobs)
 	}
+	all = slices.Grow(all, total)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	all := make([]objects.Blob, 0, total)
-	out := make([]objects.Keyed, len(keys))
 	for i, key := range keys {
-		first := len(all)
 		for k, b := range lists[i].Blobs {
 			region, err := c.regionLocked(lists[i].Device, b)
 			if err != nil {
@@ -170,9 +184,8 @@ func (c *Client) keyed(keys []string, lists []hetero.DeviceBlobList) ([]objects.
 			}
 			all = append(all, objects.Blob{Region: region, Off: uint64(b.Off), Len: uint64(b.Size)})
 		}
-		out[i] = objects.Keyed{Key: key, Blobs: all[first:len(all):len(all)]}
 	}
-	return out, nil
+	return all, nil
 }
 
 // regionLocked returns the memory of a blob.
@@ -199,11 +212,11 @@ func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Regi
 // Errors: hetero.ErrInvalid for a range that is not within memory of the client; ErrClosed; those
 // of do, unchanged.
 func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx context.Context, b objects.Blob) error) error {
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer begun.leave()
 	c.mu.RLock()
 	region := c.memories[b.Memory]
 	if region != nil {

@@ -105,11 +105,11 @@ func (c *Client) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions
 	if err = errors.Join(hetero.CheckKey(key), hetero.CheckTimeout(o.Timeout), err); err != nil {
 		return hetero.MetaInfo{}, err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return hetero.MetaInfo{}, err
 	}
-	defer leave()
+	defer begun.leave()
 	if err = c.reservations.begin(key); err != nil {
 		return hetero.MetaInfo{}, err
 	}
@@ -164,11 +164,11 @@ func (c *Client) DevFetch(ctx context.Context, key string, to hetero.DeviceBlobL
 	if err != nil {
 		return err
 	}
-	call, leave, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer begun.leave()
 	r, err := c.reservations.get(key)
 	if err != nil {
 		return err
@@ -191,11 +191,11 @@ func (c *Client) DevSettle(ctx context.Context, key string, received bool) error
 	if err := hetero.CheckKey(key); err != nil {
 		return err
 	}
-	_, leave, err := c.begin(ctx)
+	_, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer begun.leave()
 	r, err := c.reservations.get(key)
 	if err != nil {
 		return err

@@ -22,6 +22,10 @@ const workers = 8
 // slowKey is the mean time for a key from which on goroutines are started for the others.
 const slowKey = 20 * time.Microsecond
 
+// fewKeys is the number of keys after which the time is looked at less often, once for as many, unless
+// a key may take as long as another node does.
+const fewKeys = 8
+
 // plan is a call whose keys may not exist yet.
 type plan struct {
 	keys []string
@@ -57,27 +61,32 @@ func (c *Client) collect(ctx context.Context, p plan) hetero.Results {
 // carryOut executes a plan and reports each key when it completes, from any goroutine, exactly
 // once. It returns after the last one.
 func (c *Client) carryOut(ctx context.Context, p plan, done func(i int, err error)) {
-	w := &waiter{client: c, plan: p, done: done, absent: map[int]progress{}}
+	w := &waiter{client: c, plan: p, done: done}
+	w.carryOut(ctx)
+}
+
+func (w *waiter) carryOut(ctx context.Context) {
 	w.first(ctx)
-	if p.timeout > 0 {
+	if w.plan.timeout > 0 {
 		w.await(ctx)
 	}
 	for _, i := range w.left() {
-		err := c.failure(ctx.Err())
+		err := w.client.failure(ctx.Err())
 		if err == nil {
 			err = w.tooLate(i)
 		}
-		done(i, err)
+		w.done(i, err)
 	}
 }
 
+// waiter executes a plan.
 type waiter struct {
 	client *Client
 	plan   plan
 	done   func(i int, err error)
 
 	mu sync.Mutex
-	// absent holds the keys that are not done, by index.
+	// absent holds the keys that are not done, by index; nil if all were there at once.
 	// +checklocks:mu
 	absent map[int]progress
 }
@@ -95,26 +104,47 @@ type progress struct {
 func (w *waiter) left() []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.absent) == 0 {
+		return nil
+	}
 	return slices.Sorted(maps.Keys(w.absent))
 }
 
 // first tries all keys once. It begins alone: small keys in host memory take less time than it
 // takes to start goroutines.
 func (w *waiter) first(ctx context.Context) {
-	n, from, begun := len(w.plan.keys), 0, time.Now()
-	for from < n && (from == 0 || time.Since(begun) <= time.Duration(from)*slowKey) {
+	n, from, begun, asks := len(w.plan.keys), 0, time.Now(), w.client.keys.CanWait()
+	quick := func() bool {
+		return !asks && from > fewKeys && from%fewKeys != 0 || time.Since(begun) <= time.Duration(from)*slowKey
+	}
+	for from < n && (from == 0 || quick()) {
 		w.firstOf(ctx, from)
 		from++
 	}
-	_ = objects.Parallel(ctx, n-from, workers, func(ctx context.Context, i int) error {
+	if from < n {
+		w.others(ctx, from)
+	}
+}
+
+// others tries all keys from one on, several at a time.
+func (w *waiter) others(ctx context.Context, from int) {
+	_ = objects.Parallel(ctx, len(w.plan.keys)-from, workers, func(ctx context.Context, i int) error {
 		w.firstOf(ctx, from+i)
 		return nil // each key has its own error
 	})
 }
 
 func (w *waiter) firstOf(ctx context.Context, i int) {
-	if err := w.tryOnce(ctx, i); missing(err) || unasked(err) != nil {
+	err := w.tryOnce(ctx, i)
+	if err == nil {
+		w.done(i, nil)
+		return
+	}
+	if missing(err) || unasked(err) != nil {
 		w.mu.Lock()
+		if w.absent == nil {
+			w.absent = map[int]progress{}
+		}
 		w.absent[i] = progress{unasked: unasked(err)}
 		w.mu.Unlock()
 	} else {

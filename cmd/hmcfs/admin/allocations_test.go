@@ -1,0 +1,147 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/host"
+	hmc "github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/hetero/local"
+	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
+	"github.com/hmcfs/hmcfs/transport"
+)
+
+// storeKeyed has the keys of a store.
+type storeKeyed struct {
+	*fakeKeyed
+	store *objects.Store
+}
+
+func (k storeKeyed) Begin(by objects.Caller) (hetero.Client, error) {
+	return local.New(local.Options{Store: k.store, Caller: by}), nil
+}
+
+// newStoreRig returns a server of the keys and files of host memory.
+func newStoreRig(t *testing.T) *keyedRig {
+	t.Helper()
+	kit.Check(t)
+	ctx := context.Background()
+	d, err := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true})).Open(ctx, "host,size=16MiB")
+	if err != nil {
+		t.Skipf("needs a tmpfs: %v", err)
+	}
+	meta, err := metadata.Open(ctx, memkv.New(), metadata.Options{})
+	fatal(t, err)
+	engine, err := transport.New(transport.Options{})
+	fatal(t, err)
+	store, err := objects.Open(ctx, objects.Options{Meta: meta, Engine: engine, Devices: []devices.Device{d}})
+	fatal(t, err)
+	files := hmc.NewFiles(hmc.Options{Store: store, Engine: engine})
+	t.Cleanup(func() {
+		files.Close() //nolint:contextcheck // closing is not interrupted
+		if err := errors.Join(store.Close(ctx, objects.CloseOptions{}), engine.Close(), d.Close(), meta.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return newKeyedRigWith(t, 0, func(o *admin.Options) {
+		o.Keyed = storeKeyed{&fakeKeyed{queue: make(chan objects.Event, 1)}, store}
+		o.Files, o.Calls = files, admin.NewCalls(nil)
+	})
+}
+
+// sharedWith registers new memory with a session.
+func sharedWith(t *testing.T, s *client.Session, n devices.Size) (hetero.MemoryID, []byte) {
+	t.Helper()
+	f, err := share.Sealed("allocations", n)
+	fatal(t, err)
+	defer func() { _ = f.Close() }() // the session has its own descriptor
+	all, err := unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	fatal(t, err)
+	t.Cleanup(func() { _ = unix.Munmap(all) })
+	place := 0
+	id, err := s.PreRegister(t.Context(), hetero.Memory{
+		Device: "host", Files: []*os.File{f},
+		Share: &share.Memory{Family: "host", Size: n, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: n}}},
+	})
+	fatal(t, err)
+	return id, all
+}
+
+// TestAllocations bounds the allocations of calls by a session, of both sides together: the
+// daemon's and those of the client, which is in the same process.
+func TestAllocations(t *testing.T) {
+	if kit.Race() {
+		t.Skip("the race detector allocates")
+	}
+	const size, most = 4 << 10, 100
+	r := newStoreRig(t)
+	s := r.open(t)
+	id, all := sharedWith(t, s, 2*most*size)
+	for i := range all[:most*size] {
+		all[i] = byte(i ^ i>>8)
+	}
+	var keys []string
+	var from, to []hetero.DeviceBlobList
+	for i := range most {
+		keys = append(keys, fmt.Sprintf("key-%d", i))
+		at := func(n int) []hetero.DeviceBlobList {
+			return []hetero.DeviceBlobList{{Device: "host", Blobs: []hetero.Blob{{Memory: id, Off: devices.Offset(n * size), Size: size}}}}
+		}
+		from, to = append(from, at(i)...), append(to, at(most+i)...)
+	}
+	ctx := context.Background() // one that can end costs the client four more: context.AfterFunc
+	done, err := s.DevMSet(ctx, keys, from)
+	fatal(t, errors.Join(err, done.Err()))
+	mget := func(n int) func() {
+		return func() {
+			got, failure := s.DevMGet(ctx, keys[:n], to[:n], hetero.GetOptions{})
+			fatal(t, errors.Join(failure, got.Err()))
+		}
+	}
+	f, err := s.Files().OpenFile("host/file", os.O_RDWR|os.O_CREATE, 0o600)
+	fatal(t, err)
+	defer func() { fatal(t, f.Close()) }()
+	buf := make([]byte, size)
+	for _, c := range []struct {
+		what string
+		most float64
+		do   func()
+	}{
+		// The results of both sides, and the context of the daemon's call.
+		{"mget of one key", 3, mget(1)},
+		{"mget of 100 keys", 3, mget(most)},
+		// What package fs makes for a request of the kernel, too.
+		{"write of 4 KiB", 3, func() { _, err := f.WriteAt(all[:size], 0); fatal(t, err) }},
+		{"read of 4 KiB", 2, func() { _, err := f.ReadAt(buf, 0); fatal(t, err) }},
+		// Those of the range of memory, and of the comparison of two files.
+		{"write of 4 KiB of memory", 5, func() { _, err := f.WriteMemory(ctx, from[0].Blobs[0], 0); fatal(t, err) }},
+		{"read of 4 KiB into memory", 2, func() { _, err := f.ReadMemory(ctx, to[0].Blobs[0], 0); fatal(t, err) }},
+	} {
+		if got := least(c.do); got > c.most {
+			t.Errorf("%s allocates %v times, at most %v", c.what, got, c.most)
+		}
+	}
+}
+
+// least returns the fewest allocations of many calls: other goroutines allocate too, and a call that
+// was delayed is carried out by several.
+func least(run func()) float64 {
+	best := testing.AllocsPerRun(1, run)
+	for range 200 {
+		best = min(best, testing.AllocsPerRun(1, run))
+	}
+	return best
+}
