@@ -29,15 +29,15 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 
 // nameless are the inodes without names that the process before held.
 type nameless struct {
-	// keep has those of this process outlive it.
-	keep  bool
-	found map[Ino]Inode // immutable after Open
+	// keepNameless has those of this process outlive it.
+	keepNameless  bool
+	foundNameless map[Ino]Inode // immutable after Open
 }
 
 // Nameless returns the inodes without names that the process before held, as they were when
 // they lost their last name. They are held until ReleaseXattrs. Without
 // Options.KeepNameless there are none.
-func (n *nameless) Nameless() map[Ino]Inode { return n.found }
+func (n *nameless) Nameless() map[Ino]Inode { return n.foundNameless }
 
 // ReleaseXattrs ends HoldXattrs. The attributes are removed if the inode has no name.
 //

@@ -17,7 +17,7 @@ import (
 func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 	opts.EnsureDefaults()
 	s := &Store{
-		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: newCache(), nameless: nameless{keep: opts.KeepNameless},
+		kv: kv, log: opts.Logger.Named("metadata"), now: opts.Now, purgeBatch: purgeBatch, cache: newCache(), nameless: nameless{keepNameless: opts.KeepNameless},
 		usage: usage{limits: opts.Limits, users: map[uint32]Usage{}},
 	}
 	if err := s.begin(ctx); err != nil {

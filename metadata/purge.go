@@ -76,7 +76,7 @@ func (s *Store) purgeAll(ctx context.Context) error {
 	})
 	for _, key := range keys {
 		var kept bool
-		if err == nil && s.nameless.keep {
+		if err == nil && s.keepNameless {
 			kept, err = holdAgain(ctx, s, keyIno(key))
 		}
 		if err == nil && !kept {
@@ -97,10 +97,10 @@ func holdAgain(ctx context.Context, s *Store, ino Ino) (held bool, err error) {
 		}
 		return false, err
 	}
-	if s.nameless.found == nil {
-		s.nameless.found = map[Ino]Inode{}
+	if s.foundNameless == nil {
+		s.foundNameless = map[Ino]Inode{}
 	}
-	s.nameless.found[ino] = rec.Inode
+	s.foundNameless[ino] = rec.Inode
 	return true, nil
 }
 

@@ -14,7 +14,7 @@ func (t *txn) removeInode(rec *record) {
 	}
 	t.deleteExpiry(rec.Ino, rec.Expires)
 	leftover := t.s.leftover(rec)
-	held := (rec.xattrs > 0 || leftover || t.s.nameless.keep) && t.isHeld(rec.Ino)
+	held := (rec.xattrs > 0 || leftover || t.s.keepNameless) && t.isHeld(rec.Ino)
 	t.discharge(rec, held)
 	switch {
 	case held:
