@@ -1,0 +1,190 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/hmcfs/hmcfs/devices"
+)
+
+var _ devices.DescriptorStore = (*Client)(nil)
+
+// Client is a connection to a holder. Its methods may be called from any goroutine; a nil client
+// is that of a daemon without a holder, and does nothing.
+type Client struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	conn *net.UnixConn
+	// +checklocks:mu
+	buf []byte
+}
+
+// Dial connects to the holder that listens at a path. os.ErrNotExist reports that there is none.
+func Dial(socket string) (*Client, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("%s: no holder listens: %w", socket, os.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to the holder: %w", err)
+	}
+	return &Client{conn: conn, buf: make([]byte, maxMessage)}, nil
+}
+
+// Revives reports whether a holder listens at a path that has a daemon, or starts one.
+func Revives(socket string) bool {
+	c, err := Dial(socket)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }() // it owns nothing
+	s, err := c.Status()
+	return err == nil && !s.GaveUp
+}
+
+// Finish ends the holder that listens at a path, if there is one and no daemon owns it, and all
+// that it keeps.
+func Finish(socket string) error {
+	c, err := Dial(socket)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = c.Own()
+	}
+	if err != nil {
+		return err
+	}
+	return c.End()
+}
+
+// ask sends a request and returns its answer. A refusal is an error.
+func (c *Client) ask(m *message, f *os.File) (message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := send(c.conn, m, f); err != nil {
+		return message{}, fmt.Errorf("ask the holder to %s: %w", m.Op, err)
+	}
+	answer, err := c.answerLocked()
+	if err != nil {
+		return message{}, fmt.Errorf("ask the holder to %s: %w", m.Op, err)
+	}
+	return answer, nil
+}
+
+// answerLocked reads one answer without a descriptor.
+//
+// +checklocks:c.mu
+func (c *Client) answerLocked() (message, error) {
+	answer, f, err := receive(c.conn, c.buf)
+	if f != nil {
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	return answer, err
+}
+
+// Own makes the caller the daemon that the holder follows, until the client is closed or the
+// process dies.
+//
+// Errors: a refusal while another daemon owns the holder.
+func (c *Client) Own() error {
+	if c == nil {
+		return nil
+	}
+	_, err := c.ask(&message{Op: opOwn}, nil)
+	return err
+}
+
+// Keep implements devices.DescriptorStore.
+func (c *Client) Keep(name string, f *os.File) error {
+	_, err := c.ask(&message{Op: opKeep, Name: name}, f)
+	return err
+}
+
+// Kept implements devices.DescriptorStore.
+func (c *Client) Kept(prefix string) (map[string]*os.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := send(c.conn, &message{Op: opKept, Name: prefix}, nil); err != nil {
+		return nil, fmt.Errorf("ask the holder for descriptors: %w", err)
+	}
+	all := map[string]*os.File{}
+	for {
+		m, f, err := receive(c.conn, c.buf)
+		if err == nil && m.Error != "" {
+			err = errors.New(m.Error)
+		}
+		switch {
+		case err != nil:
+			for _, f := range all {
+				err = errors.Join(err, f.Close())
+			}
+			return nil, fmt.Errorf("ask the holder for descriptors: %w", err)
+		case f != nil:
+			all[m.Name] = f
+		}
+		if !m.More {
+			return all, nil
+		}
+	}
+}
+
+// Drop implements devices.DescriptorStore.
+func (c *Client) Drop(name string) error {
+	_, err := c.ask(&message{Op: opDrop, Name: name}, nil)
+	return err
+}
+
+// Ready reports that the daemon serves, and how to start it again.
+func (c *Client) Ready(s Start) error {
+	if c == nil {
+		return nil
+	}
+	_, err := c.ask(&message{Op: opReady, Start: &s}, nil)
+	return err
+}
+
+// Next has another program follow when this daemon ends: once, and the one of Ready again if it does
+// not come to serve.
+func (c *Client) Next(s Start) error {
+	_, err := c.ask(&message{Op: opNext, Start: &s}, nil)
+	return err
+}
+
+// Status returns the state of the holder.
+func (c *Client) Status() (Status, error) {
+	answer, err := c.ask(&message{Op: opStatus}, nil)
+	if err == nil && answer.Status == nil {
+		err = errors.New("the holder's answer has no status")
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	return *answer.Status, nil
+}
+
+// End ends the holder and everything that it keeps. The client is closed.
+func (c *Client) End() error {
+	if c == nil {
+		return nil
+	}
+	_, err := c.ask(&message{Op: opEnd}, nil)
+	return errors.Join(err, c.Close())
+}
+
+// Close ends the connection. For the owner of the holder that is a death.
+func (c *Client) Close() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn.Close()
+}

@@ -1,0 +1,321 @@
+package holder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// daemonEnv makes the test binary a daemon: it is the path of the holder's socket. daemonFails makes
+// the daemon exit before it is ready.
+const (
+	daemonEnv   = "HMCFS_TEST_HOLDER"
+	daemonFails = "HMCFS_TEST_HOLDER_FAILS"
+)
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(daemonEnv); socket != "" {
+		daemon(socket)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// daemon owns the holder, and lives until it is killed. It returns if it fails.
+func daemon(socket string) {
+	if os.Getenv(daemonFails) != "" {
+		return
+	}
+	c, err := Dial(socket)
+	if err == nil {
+		err = c.Own()
+	}
+	if err == nil {
+		err = c.Ready(startOf(socket))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	select {}
+}
+
+// startOf returns how the daemon is started.
+func startOf(socket string, env ...string) Start {
+	return Start{
+		Path: "/proc/self/exe", Args: []string{"daemon"}, Dir: "/",
+		Env: append([]string{daemonEnv + "=" + socket}, env...),
+	}
+}
+
+// rig is a holder in this process.
+type rig struct {
+	t      *testing.T
+	socket string
+	over   chan error
+	logged *observer.ObservedLogs
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	kit.Check(t)
+	dir, err := os.MkdirTemp("", "hold") //nolint:usetesting // a socket's path must be short
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	r := &rig{t: t, socket: filepath.Join(dir, "s"), over: make(chan error, 1)}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.socket, Net: "unixpacket"})
+	must(t, err)
+	core, logged := observer.New(zap.InfoLevel)
+	r.logged = logged
+	stop := make(chan struct{})
+	go func() {
+		r.over <- Serve(t.Context(), Options{Listener: l, Stop: stop, Pause: time.Millisecond, Logger: zap.New(core)})
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		kit.Eventually(t, time.Minute, func() bool { return len(r.over) > 0 })
+		must(t, <-r.over)
+	})
+	return r
+}
+
+// dial connects, and owns the holder if own is set.
+func (r *rig) dial(own bool) *Client {
+	r.t.Helper()
+	c, err := Dial(r.socket)
+	must(r.t, err)
+	if own {
+		must(r.t, c.Own())
+	}
+	return c
+}
+
+func (r *rig) status() Status {
+	r.t.Helper()
+	c := r.dial(false)
+	s, err := c.Status()
+	must(r.t, errors.Join(err, c.Close()))
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memfd returns a file with content.
+func memfd(t *testing.T, content string) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	must(t, err)
+	f := os.NewFile(uintptr(fd), "memfd")
+	_, err = f.WriteString(content)
+	must(t, err)
+	return f
+}
+
+// contents reads and closes files.
+func contents(t *testing.T, files map[string]*os.File) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for name, f := range files {
+		p := make([]byte, 100)
+		n, _ := f.ReadAt(p, 0) // io.EOF
+		all[name] = string(p[:n])
+		must(t, f.Close())
+	}
+	return all
+}
+
+// TestKeep keeps, replaces and drops descriptors, which outlive the client.
+func TestKeep(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	must(t, c.Ready(startOf(r.socket)))
+	for _, name := range []string{"a/1", "a/2", "b/1", "a/1"} {
+		f := memfd(t, name+" is here")
+		must(t, errors.Join(c.Keep(name, f), f.Close()))
+	}
+	must(t, errors.Join(c.Drop("a/2"), c.Drop("nothing")))
+	kept, err := c.Kept("")
+	must(t, err)
+	if got, want := contents(t, kept), map[string]string{"a/1": "a/1 is here", "b/1": "b/1 is here"}; !maps.Equal(got, want) {
+		t.Errorf("kept are %v, want %v", got, want)
+	}
+	kept, err = c.Kept("b/")
+	must(t, err)
+	if got := slices.Collect(maps.Keys(contents(t, kept))); !slices.Equal(got, []string{"b/1"}) {
+		t.Errorf("kept with b/ are %v", got)
+	}
+	if s := r.status(); s.Kept != 2 || s.Owner != os.Getpid() || s.Deaths != 0 {
+		t.Errorf("status %+v", s)
+	}
+	must(t, c.End())
+}
+
+// TestRefused makes requests that a holder must refuse.
+func TestRefused(t *testing.T) {
+	r := newRig(t)
+	owner, other := r.dial(true), r.dial(false)
+	f := memfd(t, "x")
+	defer func() { must(t, f.Close()) }()
+	_, err := other.Kept("")
+	for what, err := range map[string]error{
+		"own": other.Own(), "keep": other.Keep("a", f), "kept": err, "drop": other.Drop("a"),
+		"ready": other.Ready(startOf(r.socket)), "ready without arguments": owner.Ready(Start{Path: "x"}),
+		"an empty name": owner.Keep("", f), "a long name": owner.Keep(strings.Repeat("n", maxName+1), f),
+	} {
+		if err == nil {
+			t.Errorf("%s was not refused", what)
+		}
+	}
+	if _, err := owner.ask(&message{Op: opKeep, Name: "a"}, nil); err == nil {
+		t.Error("a name without a descriptor was kept")
+	}
+	if _, err := owner.ask(&message{Op: "else"}, f); err == nil || !strings.Contains(err.Error(), `unknown request "else"`) {
+		t.Errorf("an unknown request: %v", err)
+	}
+	if err := other.Own(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("a second owner: %v", err)
+	}
+	must(t, other.Close())
+	must(t, owner.End())
+}
+
+// TestGarbage sends what is no message: the connection ends, and others do not.
+func TestGarbage(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	for _, text := range []string{"{", "[]", "null", "\x00", strings.Repeat(" ", maxMessage+1), `{"op":5}`} {
+		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: r.socket, Net: "unixpacket"})
+		must(t, err)
+		_, _ = conn.Write([]byte(text)) // too long for the socket, perhaps
+		_ = conn.CloseWrite()
+		answer, _ := bytes.NewBuffer(nil), 0
+		p := make([]byte, 1000)
+		for n := 1; n > 0; {
+			n, _ = conn.Read(p)
+			answer.Write(p[:max(n, 0)])
+		}
+		if strings.Contains(answer.String(), "more") {
+			t.Errorf("%.20q was answered with %s", text, answer)
+		}
+		must(t, conn.Close())
+	}
+	if _, err := c.Status(); err != nil {
+		t.Errorf("after the garbage of others: %v", err)
+	}
+	must(t, c.End())
+}
+
+// TestRevive kills the daemon, and the ones that follow it.
+func TestRevive(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	f := memfd(t, "x")
+	must(t, errors.Join(c.Keep("mount/x", f), f.Close(), c.Ready(startOf(r.socket)), c.Close()))
+	last := os.Getpid()
+	for deaths := 1; deaths < 4; deaths++ {
+		kit.Eventually(t, time.Minute, func() error {
+			s := r.status()
+			if s.Owner == 0 || s.Owner == last || s.Deaths != deaths || s.Kept != 1 {
+				return fmt.Errorf("after %d deaths: %+v", deaths, s)
+			}
+			last = s.Owner
+			return nil
+		})
+		if deaths < 3 {
+			must(t, unix.Kill(last, unix.SIGKILL))
+		}
+	}
+	// The test is the daemon now, and ends the holder in order.
+	must(t, unix.Kill(last, unix.SIGSTOP))
+	if err := Finish(r.socket); err == nil {
+		t.Error("a holder with an owner was ended by another process")
+	}
+	must(t, unix.Kill(last, unix.SIGKILL))
+	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
+}
+
+// TestGivesUp has a daemon that cannot be started again: the mount ends, and the memory stays.
+func TestGivesUp(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	f := memfd(t, "x")
+	must(t, errors.Join(c.Keep("mount/x", f), c.Keep("memory/x", f), f.Close()))
+	must(t, errors.Join(c.Ready(startOf(r.socket, daemonFails+"=1")), c.Close()))
+	kit.Eventually(t, time.Minute, func() error {
+		if s := r.status(); !s.GaveUp || s.Kept != 1 || s.Owner != 0 {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	if n := r.logged.FilterMessageSnippet("has exited at once").Len(); n != mostTries {
+		t.Errorf("%d daemons were started, want %d", n, mostTries)
+	}
+	// The next hmcfs mount gets the memory.
+	c = r.dial(true)
+	kept, err := c.Kept("")
+	must(t, err)
+	if got := contents(t, kept); !maps.Equal(got, map[string]string{"memory/x": "x"}) {
+		t.Errorf("kept are %v", got)
+	}
+	must(t, c.End())
+}
+
+// TestStartedByOthers leaves it to another process to start a daemon.
+func TestStartedByOthers(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	f := memfd(t, "x")
+	must(t, errors.Join(c.Keep("mount/x", f), f.Close(), c.Ready(Start{}), c.Close()))
+	kit.Eventually(t, time.Minute, func() bool { return r.status().Deaths == 1 })
+	c = r.dial(true)
+	if s := r.status(); s.Kept != 1 || s.GaveUp {
+		t.Errorf("status %+v", s)
+	}
+	must(t, c.End())
+}
+
+// TestNeverReady has a daemon that dies before it was ever ready: nobody waits for it.
+func TestNeverReady(t *testing.T) {
+	r := newRig(t)
+	must(t, r.dial(true).Close())
+	kit.Eventually(t, time.Minute, func() bool { return len(r.over) > 0 })
+}
+
+// TestStranger connects as another user.
+func TestStranger(t *testing.T) {
+	kit.Require(t, "root")
+	r := newRig(t)
+	must(t, os.Chmod(filepath.Dir(r.socket), 0o755))
+	must(t, os.Chmod(r.socket, 0o777))
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{daemonEnv + "=" + r.socket}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("another user's process owned the holder: %s", out)
+	}
+	if s := r.status(); s.Owner != 0 {
+		t.Errorf("status %+v", s)
+	}
+	must(t, Finish(r.socket))
+}

@@ -1,0 +1,145 @@
+package holder
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// mostTries bounds the starts in a row of daemons that do not stay.
+	mostTries = 8
+	// firstPause is the default of Options.Pause. The pause doubles with each start, up to
+	// longestPause.
+	firstPause   = 50 * time.Millisecond
+	longestPause = 5 * time.Second
+	// settled bounds the life of a daemon that does not stay.
+	settled = time.Second
+)
+
+// tries counts the daemons in a row that did not stay. The zero value has none.
+type tries struct{ failed int }
+
+// died counts the death of a daemon that began to serve at ready; zero if it never did.
+func (t *tries) died(ready time.Time) {
+	if !ready.IsZero() && time.Since(ready) >= settled {
+		t.failed = 0
+	}
+}
+
+// pause returns the time to wait before the next start.
+func (t *tries) pause(first time.Duration) time.Duration {
+	if t.failed == 0 {
+		return 0
+	}
+	return min(first<<(t.failed-1), longestPause)
+}
+
+// revive starts daemons until one owns the holder, or until they have failed too often. owned is
+// closed when one, whoever has started it, becomes the owner.
+func (s *server) revive(owned <-chan struct{}) {
+	for {
+		s.mu.Lock()
+		start := *s.start
+		if s.next != nil {
+			start = *s.next
+		}
+		pause, enough := s.tries.pause(s.pause), s.tries.failed >= mostTries
+		s.tries.failed++
+		s.mu.Unlock()
+		if enough {
+			s.giveUp()
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-owned:
+			return
+		case <-s.over:
+			return
+		}
+		cmd := exec.Command(start.Path)
+		cmd.Args, cmd.Env, cmd.Dir = start.Args, start.Env, start.Dir
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // those of the first daemon
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			s.log.Error("could not start a daemon again", zap.String("program", start.Path), zap.Error(err))
+			s.failed()
+			continue
+		}
+		s.log.Info("started a daemon again", zap.Int("daemon", cmd.Process.Pid))
+		exited := make(chan struct{})
+		go func() {
+			defer close(exited)
+			cmd.Wait() //nolint:errcheck // how it ended is read from its state
+			s.exited(cmd.ProcessState)
+		}()
+		select {
+		case <-owned:
+			return
+		case <-exited:
+			s.log.Error("a daemon that was started again has exited at once", zap.String("status", cmd.ProcessState.String()))
+			s.failed()
+		case <-s.over:
+			return
+		}
+	}
+}
+
+// failed is called when a daemon has not come to own the holder.
+func (s *server) failed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetNext()
+}
+
+// otherStart bounds the time in which another process starts a daemon again.
+const otherStart = time.Minute
+
+// await gives up unless another process starts a daemon that owns the holder. owned is that of revive.
+func (s *server) await(owned <-chan struct{}) {
+	select {
+	case <-time.After(otherStart):
+		s.giveUp()
+	case <-owned:
+	case <-s.over:
+	}
+}
+
+// exited is called when a daemon that the holder has started is gone. One that was killed, by another
+// process or by the kernel for want of memory, has not failed by itself: the next one is started,
+// but after a pause if it never served.
+func (s *server) exited(how *os.ProcessState) {
+	status, ok := how.Sys().(syscall.WaitStatus)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		return
+	}
+	s.tries.failed = 0
+	if s.served != how.Pid() {
+		s.tries.failed = 1
+	}
+}
+
+// giveUp ends the mount, whose programs wait for an answer, and keeps the memory.
+func (s *server) giveUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner != nil {
+		return
+	}
+	s.status.GaveUp = true
+	for name := range s.kept {
+		if strings.HasPrefix(name, mountPrefix) {
+			if err := s.dropLocked(name); err != nil {
+				s.log.Warn("could not close the descriptor of the mount", zap.Error(err))
+			}
+		}
+	}
+	s.log.Error("no daemon stays; programs get errors from the mount, and its memory is kept for the next hmcfs mount")
+}

@@ -1,0 +1,66 @@
+package holder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"go.uber.org/zap"
+)
+
+// Launch starts a holder that listens at a path, and connects to it. command is that of a process
+// which calls Run. It must not be called while another process may do the same: the caller has the
+// lock of the runtime directory.
+func Launch(command *exec.Cmd, socket string) (*Client, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("start the holder: %w", err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, fmt.Errorf("start the holder: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	file, err := l.File()
+	if err = errors.Join(err, l.Close()); err != nil {
+		return nil, fmt.Errorf("start the holder: %w", err)
+	}
+	command.Args = append(command.Args, socket) // tells whose it is in a list of processes
+	command.Dir = "/"                           // it keeps no file system busy
+	command.ExtraFiles = []*os.File{file}
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // ^C must not reach it
+	if err = errors.Join(command.Start(), file.Close()); err != nil {
+		return nil, fmt.Errorf("start the holder: %w", err)
+	}
+	go command.Wait() //nolint:errcheck // it is reaped if it ends before this process
+	return Dial(socket)
+}
+
+// Run is the process that Launch starts: it serves the listener that is its descriptor 3.
+func Run(ctx context.Context, stop <-chan struct{}, log *zap.Logger) error {
+	file := os.NewFile(3, "listener")
+	l, err := net.FileListener(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("serve as a holder: %w", err)
+	}
+	unix, ok := l.(*net.UnixListener)
+	if !ok {
+		return errors.Join(fmt.Errorf("serve as a holder: descriptor 3 is a %T", l), l.Close())
+	}
+	avoidOOM(log)
+	if err := shrink(); err != nil {
+		log.Debug("can't give memory back", zap.Error(err))
+	}
+	return Serve(ctx, Options{Listener: unix, Stop: stop, Logger: log})
+}
+
+// avoidOOM makes the kernel end other processes first when memory is short. Only root may; for
+// others, and where /proc is read-only, the holder is as likely to be ended as others of its size.
+func avoidOOM(log *zap.Logger) {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-900\n"), 0); err != nil {
+		log.Debug("can't ask the kernel to spare the holder when memory is short", zap.Error(err))
+	}
+}
