@@ -75,6 +75,32 @@ func (b *backings) acquire(ino metadata.Ino, file *os.File, writable bool) int32
 	return entry.id
 }
 
+// adopt takes over the number under which another process has registered the file of an inode.
+// While the file is open through it, the kernel refuses another.
+func (b *backings) adopt(ino metadata.Ino, id int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open[ino] == nil {
+		b.open[ino] = &backing{tried: true, id: id}
+	}
+}
+
+// dropUnused unregisters what was adopted and then not opened.
+func (b *backings) dropUnused() {
+	b.mu.Lock()
+	var unused []*backing
+	for ino, entry := range b.open {
+		if entry.refs == 0 {
+			delete(b.open, ino)
+			unused = append(unused, entry)
+		}
+	}
+	b.mu.Unlock()
+	for _, entry := range unused {
+		b.unregister(entry)
+	}
+}
+
 func (b *backings) register(file *os.File) int32 {
 	if b.reason.Load() != nil {
 		return 0

@@ -30,6 +30,12 @@ func (t *table[T]) shard(id uint64) *shard[T] { return &t.shards[id%tableShards]
 // put stores a handle and returns its number, which is never 0.
 func (t *table[T]) put(h T) uint64 {
 	id := t.last.Add(1)
+	t.set(id, h)
+	return id
+}
+
+// set stores a handle under a number that put has returned, perhaps to another process.
+func (t *table[T]) set(id uint64, h T) {
 	s := t.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +43,6 @@ func (t *table[T]) put(h T) uint64 {
 		s.handles = make(map[uint64]T)
 	}
 	s.handles[id] = h
-	return id
 }
 
 func (t *table[T]) get(id uint64) (T, bool) {

@@ -39,13 +39,8 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	o.MountOptions = slices.Clone(o.MountOptions)
 
 	s := &Server{fs: newFilesystem(o), path: path, gone: make(chan struct{})}
-	s.fuse, err = fuse.NewServer(s.fs, path, fuseOptions(&o, s.fs))
-	if err != nil {
-		// A mount whose INIT failed is still in the kernel's mount table.
-		if isDead(path) {
-			_ = unix.Unmount(path, unix.MNT_DETACH) // there is no better remedy
-		}
-		return nil, mountError(path, &o, err)
+	if err = s.connect(&o); err != nil {
+		return nil, err
 	}
 	go s.serve() //nolint:contextcheck // the mount outlives this call
 	if err := s.answer(ctx); err != nil {
@@ -54,6 +49,57 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.fs.log.Info("mounted", zap.String("mount_point", path), zap.Bool("passthrough", s.fs.backings.reason.Load() == nil))
 	return s, nil
+}
+
+// Resume continues the mount that the options' vault keeps, with the options that it was made with.
+// Its files are open as before, and the requests that a dead process has not answered are carried
+// out.
+//
+// Errors: ErrNotResumable; the mount then stays in the vault.
+func Resume(ctx context.Context, o Options) (*Server, error) {
+	o.EnsureDefaults()
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
+	if err := s.resume(ctx, &o, &holding{filesystem: s.fs}); err != nil {
+		return nil, err
+	}
+	go s.serve() //nolint:contextcheck // the mount outlives this call
+	return s, nil
+}
+
+// connect mounts, and has the vault keep the mount, if there is one.
+func (s *Server) connect(o *Options) (err error) {
+	if o.Vault == nil {
+		s.fuse, err = fuse.NewServer(s.fs, s.path, fuseOptions(o, s.fs))
+		return s.connected(o, err)
+	}
+	before, err := devicesOfFUSE()
+	if err != nil {
+		return err
+	}
+	h := &holding{filesystem: s.fs}
+	s.fuse, err = fuse.NewServer(h, s.path, fuseOptions(o, s.fs))
+	if err = s.connected(o, err); err != nil {
+		return err
+	}
+	if err = s.hold(o, h, before); err != nil {
+		return errors.Join(err, s.unmount(unix.MNT_DETACH))
+	}
+	return nil
+}
+
+// connected explains the error of a new mount, and removes what is left of it.
+func (s *Server) connected(o *Options, err error) error {
+	if err == nil {
+		return nil
+	}
+	// A mount whose INIT failed is still in the kernel's mount table.
+	if isDead(s.path) {
+		_ = unix.Unmount(s.path, unix.MNT_DETACH) // there is no better remedy
+	}
+	return mountError(s.path, o, err)
 }
 
 // Init is called before the first request, once the kernel and the daemon have negotiated

@@ -1,0 +1,261 @@
+package fs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// The names of what a vault keeps of a mount.
+const (
+	heldPrefix = "mount/"
+	heldDevice = heldPrefix + "device"
+	heldTable  = heldPrefix + "state"
+)
+
+// ErrNotResumable reports that a mount that was kept can't be continued.
+var ErrNotResumable = errors.New("fs: the mount can't be continued")
+
+// IsHeld reports whether a vault keeps a mount, which Mount then continues.
+func IsHeld(v devices.DescriptorStore) (bool, error) {
+	kept, err := v.Kept(heldPrefix)
+	if err != nil {
+		return false, err
+	}
+	var errs []error
+	for _, f := range kept {
+		errs = append(errs, f.Close())
+	}
+	return kept[heldDevice] != nil && kept[heldTable] != nil, errors.Join(errs...)
+}
+
+// DropHeld ends the mount that a vault keeps, for programs that still wait for it.
+func DropHeld(v devices.DescriptorStore) error {
+	return errors.Join(v.Drop(heldDevice), v.Drop(heldTable))
+}
+
+// holding is a filesystem whose open files and directories are recorded for the process that
+// follows this one.
+type holding struct {
+	*filesystem
+	state *heldState
+	// later is true until the connection to the kernel is in place.
+	later bool
+}
+
+// Init implements fuse.RawFileSystem.
+func (h *holding) Init(server *fuse.Server) {
+	if !h.later {
+		h.filesystem.Init(server)
+	}
+}
+
+// hold records a new mount with the vault.
+func (s *Server) hold(o *Options, h *holding, before []int) error {
+	device, err := newDevice(before)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = device.Close() }()
+	init := s.fuse.KernelSettings()
+	if init.Flags64()&fuse.CAP_HAS_RESEND == 0 {
+		return errors.New("this kernel does not repeat requests, which a mount that outlives its daemon requires: use Linux 6.9 or newer, or mount without --hold")
+	}
+	init.Length, init.Opcode, init.Unique = initLength, opInit, 1
+	// What go-fuse answered can't be asked for: another server answers the same. Its descriptor is
+	// closed when it is collected.
+	with, err := handshake(fuse.NewDefaultRawFileSystem(), init, fuseOptions(o, s.fs))
+	if err != nil {
+		return err
+	}
+	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
+		return err
+	}
+	if err = o.Vault.Keep(heldTable, h.state.file); err != nil {
+		return err
+	}
+	return o.Vault.Keep(heldDevice, device)
+}
+
+const (
+	// opInit is the number of the kernel's first message.
+	opInit = 26
+	// resent is set in the number of a request that the kernel sends again.
+	resent = 1 << 63
+	// notifyResend is the number of the notification that makes it do so.
+	notifyResend = 7
+)
+
+// devicesOfFUSE returns the descriptors of this process that are of /dev/fuse.
+func devicesOfFUSE() ([]int, error) {
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the descriptor of the mount: %w", err)
+	}
+	var found []int
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if target, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && target == "/dev/fuse" {
+			found = append(found, fd)
+		}
+	}
+	return found, nil
+}
+
+// newDevice returns a duplicate of the descriptor of /dev/fuse that was not there before.
+func newDevice(before []int) (*os.File, error) {
+	now, err := devicesOfFUSE()
+	if err != nil {
+		return nil, err
+	}
+	now = slices.DeleteFunc(now, func(fd int) bool { return slices.Contains(before, fd) })
+	if len(now) != 1 {
+		return nil, fmt.Errorf("find the descriptor of the mount: this process has %d new ones of /dev/fuse", len(now))
+	}
+	fd, err := unix.FcntlInt(uintptr(now[0]), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate the descriptor of the mount: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+}
+
+// resume continues the mount that the vault keeps.
+func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
+	kept, err := o.Vault.Kept(heldPrefix)
+	if err != nil {
+		return err
+	}
+	device, table := kept[heldDevice], kept[heldTable]
+	if device == nil || table == nil {
+		for _, f := range kept {
+			err = errors.Join(err, f.Close())
+		}
+		return errors.Join(fmt.Errorf("%w: it is not kept", ErrNotResumable), err)
+	}
+	defer func() { _ = device.Close() }()
+	if h.state, err = openHeldState(table); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotResumable, err)
+	}
+	o.MaxWrite = devices.Size(h.state.header.maxWrite)
+	s.fs.request, s.fs.opts.MaxWrite = int(o.MaxWrite), o.MaxWrite
+	warm(s.fs.request)
+	h.later = true
+	with, err := handshake(h, &h.state.header.init, fuseOptions(o, s.fs))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotResumable, err)
+	}
+	s.fuse = with.server
+	if with.flags != h.state.header.flags {
+		return fmt.Errorf("%w: it was made with the protocol flags %#x, and this hmcfs uses %#x", ErrNotResumable,
+			h.state.header.flags, with.flags)
+	}
+	if err = unix.Dup3(int(device.Fd()), with.fd, unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("continue the mount: %w", err)
+	}
+	h.later = false
+	s.fs.Init(with.server) //nolint:contextcheck // as go-fuse calls it
+	h.restore(ctx)
+	return askAgain(device)
+}
+
+// askAgain has the kernel send the requests again that a process has read and not answered.
+func askAgain(device *os.File) error {
+	var m [16]byte
+	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
+	binary.NativeEndian.PutUint32(m[4:], notifyResend)
+	if _, err := unix.Write(int(device.Fd()), m[:]); err != nil {
+		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
+	}
+	return nil
+}
+
+// restore opens what was open. Of what can't be opened any more, such as a file of a node that
+// has left, requests are EBADF.
+func (h *holding) restore(ctx context.Context) {
+	f, state := h.filesystem, h.state
+	f.files.last.Store(state.header.last)
+	f.dirs.last.Store(state.header.last)
+	all := state.all()
+	for i := range all {
+		if slot := &all[i]; slot.kind == heldFile && slot.openFlags&fuse.FOPEN_PASSTHROUGH != 0 {
+			f.backings.adopt(metadata.Ino(slot.ino), slot.backing)
+		}
+	}
+	lost := map[uint64]fuse.Status{}
+	for i := range all {
+		if status := h.reopen(ctx, &all[i]); status != fuse.OK {
+			lost[all[i].ino] = status
+			state.remove(all[i].id, all[i].kind)
+		}
+	}
+	f.backings.dropUnused()
+	if len(lost) > 0 {
+		f.log.Warn("files that were open could not be opened again", zap.Int("files", len(lost)),
+			zap.Any("status by inode", maps.Collect(firstOf(lost, 10))))
+	}
+	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-len(lost)))
+}
+
+// firstOf returns at most n entries.
+func firstOf(m map[uint64]fuse.Status, n int) func(yield func(uint64, string) bool) {
+	return func(yield func(uint64, string) bool) {
+		for ino, status := range m {
+			if n == 0 || !yield(ino, status.String()) {
+				return
+			}
+			n--
+		}
+	}
+}
+
+// reopen opens a file or directory as the number that the kernel knows.
+func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
+	f := h.filesystem
+	// The permissions were checked when it was opened.
+	header := fuse.InHeader{NodeId: slot.ino, Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
+	var out fuse.OpenOut
+	switch slot.kind {
+	case heldDir:
+		d, err := f.newDirHandle(ctx.Done(), &header, metadata.Ino(slot.ino)) //nolint:contextcheck // as go-fuse calls it
+		if err != nil {
+			return f.errs.inodeStatus(err)
+		}
+		f.dirs.set(slot.id, d)
+		return fuse.OK
+	case heldFile:
+		in := fuse.OpenIn{InHeader: header, Flags: slot.flags &^ unix.O_TRUNC}
+		var status fuse.Status
+		if n := f.provided(metadata.Ino(slot.ino)); n != nil {
+			status = n.open(&in.Caller, in.Flags, &out)
+		} else {
+			status = f.open(ctx.Done(), &in, &out) //nolint:contextcheck // as go-fuse calls it
+		}
+		if status != fuse.OK {
+			return status
+		}
+		file, _ := f.files.take(out.Fh)
+		if file.open != nil && file.view == nil && !file.paged.Swap(true) {
+			f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
+		}
+		f.files.set(slot.id, file)
+		return fuse.OK
+	}
+	return fuse.EBADF
+}

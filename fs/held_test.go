@@ -1,0 +1,283 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// TestHeldState compares the state of a held mount with a map, across openings.
+func TestHeldState(t *testing.T) {
+	s := newTestState(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	model := map[heldKey]heldSlot{}
+	var last uint64
+	for round := range 2000 {
+		kind := heldFile + heldKind(rng.IntN(2))
+		switch {
+		case rng.IntN(100) == 0:
+			again := reopenState(t, s)
+			must(t, s.close())
+			s = again
+			if s.header.last != last {
+				t.Fatalf("round %d: the last number is %d, want %d", round, s.header.last, last)
+			}
+		case rng.IntN(2) == 0:
+			last++
+			h := heldSlot{id: last, ino: rng.Uint64(), unique: rng.Uint64(), flags: rng.Uint32(), openFlags: rng.Uint32(), backing: rng.Int32(), kind: kind}
+			if !s.add(h) {
+				t.Fatal("no room")
+			}
+			model[heldKey{h.id, kind}] = h
+		default:
+			for key := range model { // any
+				s.remove(key.id, key.kind)
+				delete(model, key)
+				break
+			}
+			s.remove(last+1, kind) // unknown
+		}
+	}
+	all := s.all()
+	if len(all) != len(model) {
+		t.Fatalf("%d handles, want %d", len(all), len(model))
+	}
+	for _, h := range all {
+		if model[heldKey{h.id, h.kind}] != h {
+			t.Fatalf("handle %+v, want %+v", h, model[heldKey{h.id, h.kind}])
+		}
+		if got, ok := s.openedBy(h.unique, h.kind); !ok || got != h {
+			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
+		}
+	}
+	if int(s.fresh) > len(model)+len(s.free) {
+		t.Errorf("%d slots were used for %d handles and %d free ones", s.fresh, len(model), len(s.free))
+	}
+	must(t, s.close())
+}
+
+// TestHeldStateOfOthers opens states that this version doesn't read.
+func TestHeldStateOfOthers(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, s *heldState){
+		"no magic":        func(_ *testing.T, s *heldState) { s.header.magic = 0 },
+		"a newer version": func(_ *testing.T, s *heldState) { s.header.version++ },
+		"a shorter file":  func(t *testing.T, s *heldState) { must(t, s.file.Truncate(int64(heldSize)-4096)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestState(t)
+			spoil(t, s)
+			if _, err := openHeldState(duplicate(t, s.file)); err == nil {
+				t.Error("it was opened")
+			}
+			must(t, errors.Join(unix.Munmap(s.bytes), s.file.Close()))
+		})
+	}
+}
+
+func newTestState(t *testing.T) *heldState {
+	t.Helper()
+	s, err := newHeldState(&fuse.InitIn{Major: 7}, 1, testRequest)
+	must(t, err)
+	return s
+}
+
+func duplicate(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	must(t, err)
+	return os.NewFile(uintptr(fd), f.Name())
+}
+
+// reopenState opens the state as the next process does.
+func reopenState(t *testing.T, s *heldState) *heldState {
+	t.Helper()
+	again, err := openHeldState(duplicate(t, s.file))
+	must(t, err)
+	return again
+}
+
+// heldRig is a rig whose requests can be sent again.
+type heldRig struct {
+	*rig
+	on     *holding
+	unique uint64
+}
+
+func newHeldRig(t *testing.T) *heldRig {
+	r := newRig(t)
+	h := &heldRig{rig: r, on: &holding{filesystem: r.filesystem, state: newTestState(t)}}
+	t.Cleanup(func() { must(t, h.on.state.close()) })
+	return h
+}
+
+// twice sends a request, and once more as the kernel does if the first answer was never given.
+func (h *heldRig) twice(t *testing.T, what string, ino uint64, send func(in fuse.InHeader) fuse.Status) {
+	t.Helper()
+	h.unique += 2
+	in := header(ino)
+	in.Unique = h.unique
+	if status := send(in); status != fuse.OK {
+		t.Fatalf("%s: %v", what, status)
+	}
+	in.Unique |= resent
+	if status := send(in); status != fuse.OK {
+		t.Errorf("%s, sent again: %v", what, status)
+	}
+}
+
+// TestSentAgain carries out each request that can't be carried out twice, and then sends it again.
+func TestSentAgain(t *testing.T) {
+	h := newHeldRig(t)
+	dir := h.root("sim0")
+	var entry, other fuse.EntryOut
+	h.twice(t, "mkdir", dir, func(in fuse.InHeader) fuse.Status {
+		return h.on.Mkdir(nil, &fuse.MkdirIn{InHeader: in, Mode: 0o755}, "dir", &entry)
+	})
+	h.twice(t, "mknod", dir, func(in fuse.InHeader) fuse.Status {
+		return h.on.Mknod(nil, &fuse.MknodIn{InHeader: in, Mode: unix.S_IFIFO | 0o600}, "pipe", &other)
+	})
+	h.twice(t, "symlink", dir, func(in fuse.InHeader) fuse.Status { return h.on.Symlink(nil, &in, "target", "link", &other) })
+	var made, again fuse.CreateOut
+	h.twice(t, "create", dir, func(in fuse.InHeader) fuse.Status {
+		made, again = again, fuse.CreateOut{}
+		// A mode that forbids what the opening asks for.
+		return h.on.Create(nil, &fuse.CreateIn{InHeader: in, Flags: unix.O_RDWR | unix.O_EXCL | unix.O_CREAT, Mode: unix.S_IFREG | 0o400}, "file", &again)
+	})
+	if made.NodeId == 0 || made.NodeId != again.NodeId || made.Fh != again.Fh {
+		t.Errorf("created inode %d, handle %d; then %d, %d", made.NodeId, made.Fh, again.NodeId, again.Fh)
+	}
+	ino := again.NodeId
+	h.twice(t, "link", dir, func(in fuse.InHeader) fuse.Status {
+		return h.on.Link(nil, &fuse.LinkIn{InHeader: in, Oldnodeid: ino}, "second", &other)
+	})
+	h.twice(t, "setxattr", ino, func(in fuse.InHeader) fuse.Status {
+		return h.on.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: in, Size: 5, Flags: unix.XATTR_CREATE}, "user.note", []byte("value"))
+	})
+	h.twice(t, "removexattr", ino, func(in fuse.InHeader) fuse.Status { return h.on.RemoveXAttr(nil, &in, "user.note") })
+	h.twice(t, "rename", dir, func(in fuse.InHeader) fuse.Status {
+		return h.on.Rename(nil, &fuse.RenameIn{InHeader: in, Newdir: dir}, "second", "third")
+	})
+	h.twice(t, "exchange", dir, func(in fuse.InHeader) fuse.Status {
+		return h.on.Rename(nil, &fuse.RenameIn{InHeader: in, Newdir: dir, Flags: unix.RENAME_EXCHANGE}, "third", "pipe")
+	})
+	if got := h.lookup(dir, "pipe").NodeId; got != ino {
+		t.Errorf("after an exchange that was sent twice the name has inode %d, want %d", got, ino)
+	}
+	h.twice(t, "unlink", dir, func(in fuse.InHeader) fuse.Status { return h.on.Unlink(nil, &in, "pipe") })
+	h.twice(t, "rmdir", dir, func(in fuse.InHeader) fuse.Status { return h.on.Rmdir(nil, &in, "dir") })
+	var first, second fuse.OpenOut
+	h.twice(t, "open", ino, func(in fuse.InHeader) fuse.Status {
+		first, second = second, fuse.OpenOut{}
+		return h.on.Open(nil, &fuse.OpenIn{InHeader: in, Flags: unix.O_RDONLY}, &second)
+	})
+	if first.Fh == 0 || first != second {
+		t.Errorf("opened as %+v, then as %+v", first, second)
+	}
+	if n := len(h.on.state.all()); n != 2 {
+		t.Errorf("%d handles are recorded, want those of create and open", n)
+	}
+}
+
+// TestSentAgainAsked sends requests again that were never carried out, or that others prevent: they
+// have the answer that the first would have had.
+func TestSentAgainAsked(t *testing.T) {
+	h := newHeldRig(t)
+	dir := h.root("sim0")
+	mine := h.create(dir, "taken")
+	again := header(dir)
+	again.Unique = 1<<20 | resent
+	strange := again
+	strange.Uid = 7 // the inode is another user's
+	var entry fuse.EntryOut
+	h.want(h.on.Mkdir(nil, &fuse.MkdirIn{InHeader: again}, "taken", &entry), unix.EEXIST) // another type
+	h.want(h.on.Symlink(nil, &again, "x", "taken", &entry), unix.EEXIST)
+	h.want(h.on.Mknod(nil, &fuse.MknodIn{InHeader: strange, Mode: unix.S_IFREG}, "taken", &entry), unix.EEXIST)
+	h.want(h.on.Link(nil, &fuse.LinkIn{InHeader: again, Oldnodeid: h.create(dir, "else").ino}, "taken", &entry), unix.EEXIST)
+	h.want(h.on.Rename(nil, &fuse.RenameIn{InHeader: again, Newdir: dir, Flags: unix.RENAME_NOREPLACE}, "else", "taken"), unix.EEXIST)
+	first := header(dir)
+	h.want(h.on.Unlink(nil, &first, "nothing"), unix.ENOENT)
+	h.want(h.on.Mkdir(nil, &fuse.MkdirIn{InHeader: first}, "taken", &entry), unix.EEXIST)
+	h.ok(h.on.Rename(nil, &fuse.RenameIn{InHeader: again, Newdir: dir, Flags: unix.RENAME_EXCHANGE}, "taken", "else"))
+	if h.lookup(dir, "else").NodeId != mine.ino {
+		t.Error("an exchange that was not carried out before was not carried out when it was sent again")
+	}
+}
+
+// TestAppendSentAgain sends an append again that was carried out, in part, or not at all.
+func TestAppendSentAgain(t *testing.T) {
+	for _, done := range []int{0, 3000, 5000} {
+		t.Run(fmt.Sprint(done), func(t *testing.T) {
+			h := newHeldRig(t)
+			f := h.create(h.root("sim0"), "log")
+			before, data := kit.Bytes(1, 0, 7000), kit.Bytes(2, 0, 5000)
+			f.write(before)
+			if done > 0 {
+				f.writeAt(data[:done], 7000)
+			}
+			in := fuse.WriteIn{InHeader: header(f.ino), Fh: f.fh, Offset: 7000, Size: 5000, Flags: unix.O_WRONLY | unix.O_APPEND}
+			in.Unique = 2 | resent
+			n, status := h.on.Write(nil, &in, data)
+			h.ok(status)
+			got := f.readAt(20000, 0)
+			if want := append(before, data...); n != 5000 || len(got) != len(want) || kit.FirstDiff(got, want) >= 0 {
+				t.Errorf("wrote %d, then there are %d bytes, different at %d", n, len(got), kit.FirstDiff(got, want))
+			}
+		})
+	}
+	t.Run("others have appended", func(t *testing.T) {
+		h := newHeldRig(t)
+		f := h.create(h.root("sim0"), "log")
+		theirs, data := kit.Bytes(1, 0, 7000), kit.Bytes(2, 0, 5000)
+		f.write(theirs) // by a session: the kernel still saw the file empty
+		in := fuse.WriteIn{InHeader: header(f.ino), Fh: f.fh, Size: 5000, Flags: unix.O_WRONLY | unix.O_APPEND}
+		in.Unique = 2 | resent
+		_, status := h.on.Write(nil, &in, data)
+		h.ok(status)
+		if got, want := f.readAt(20000, 0), append(theirs, data...); kit.FirstDiff(got, want) >= 0 || len(got) != len(want) {
+			t.Errorf("%d bytes, different at %d", len(got), kit.FirstDiff(got, want))
+		}
+	})
+}
+
+// TestRestore opens what the state has, under the numbers that the kernel knows.
+func TestRestore(t *testing.T) {
+	h := newHeldRig(t)
+	dir := h.root("sim1")
+	f := h.create(dir, "file")
+	data := kit.Bytes(3, 0, 100000)
+	f.write(data)
+	h.on.state.header.last = 500
+	for _, slot := range []heldSlot{
+		{id: 100, ino: f.ino, flags: unix.O_RDWR, kind: heldFile},
+		{id: 100, ino: dir, kind: heldDir},
+		{id: 300, ino: uint64(versionIno), kind: heldFile},
+		{id: 400, ino: 1 << 30, kind: heldFile}, // not there any more
+	} {
+		h.on.state.add(slot)
+	}
+	h.on.restore(t.Context())
+	again := &file{r: h.rig, ino: f.ino, fh: 100}
+	if got := again.readAt(len(data)+1, 0); kit.FirstDiff(got, data) >= 0 || len(got) != len(data) {
+		t.Errorf("%d bytes, different at %d", len(got), kit.FirstDiff(got, data))
+	}
+	again.writeAt([]byte("x"), 5)
+	if got := (&file{r: h.rig, ino: uint64(versionIno), fh: 300}).readAt(100, 0); string(got) != "v1.2.3\n" {
+		t.Errorf("the version is %q", got)
+	}
+	if _, ok := h.on.dirs.get(100); !ok {
+		t.Error("the directory is not open")
+	}
+	if n := len(h.on.state.all()); n != 3 {
+		t.Errorf("%d handles are recorded, want 3", n)
+	}
+	if g := h.create(dir, "new"); g.fh <= 500 {
+		t.Errorf("a new handle has the number %d, which the kernel may know", g.fh)
+	}
+}

@@ -1,0 +1,284 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// The state of a held mount is a shared map of a memfd, which survives the death of this process
+// with all that was stored before. It begins with a heldHeader; heldSlots begin at slotsAt. A slot
+// is in use while its number is not 0, which is stored last and cleared first.
+const (
+	heldMagic   = 0x68656c64_66736d68 // "hmsfdleh"
+	heldVersion = 1
+	slotsAt     = 4096
+	// mostHandles bounds the handles that are found again. It is the limit of open files that the
+	// daemon asks for; memory is used for those that exist.
+	mostHandles = 1 << 20
+	exchanges   = 64
+	heldSize    = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+)
+
+// initLength is the length of the kernel's first message.
+const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
+
+// heldHeader describes the connection to the kernel.
+type heldHeader struct {
+	magic   uint64
+	version uint32
+	_       uint32
+	// init is the kernel's first message, flags are those that were answered, and maxWrite is the
+	// largest request.
+	init     fuse.InitIn
+	flags    uint64
+	maxWrite uint64
+	// last is the highest number that a handle has had.
+	last uint64
+	// next counts the exchanges, and exchanged holds the latest of them.
+	next      uint64
+	exchanged [exchanges]heldExchange
+}
+
+// heldExchange is an exchange of two names: the request, and the inode of its first name before.
+type heldExchange struct{ unique, ino uint64 }
+
+// heldSlot is an open file or directory.
+type heldSlot struct {
+	// id is the number that the kernel knows; 0 if the slot is free.
+	id  uint64
+	ino uint64
+	// unique is the number of the request that opened it.
+	unique uint64
+	// flags are those of open(2), and openFlags and backing those of the answer.
+	flags     uint32
+	openFlags uint32
+	backing   int32
+	kind      heldKind
+	_         [24]byte
+}
+
+// heldKind is the kind of a slot.
+type heldKind uint32
+
+const (
+	heldFile heldKind = iota + 1
+	heldDir
+)
+
+// heldKey is a number of a handle: files and directories are numbered apart.
+type heldKey struct {
+	id   uint64
+	kind heldKind
+}
+
+// heldState is the state of a held mount. Its methods may be called from any goroutine.
+type heldState struct {
+	file   *os.File
+	bytes  []byte
+	header *heldHeader
+	slots  []heldSlot
+
+	mu sync.Mutex
+	// at has the slot of each number, free the slots that were in use, and fresh is the first
+	// that never was.
+	// +checklocks:mu
+	at map[heldKey]uint32
+	// +checklocks:mu
+	free []uint32
+	// +checklocks:mu
+	fresh uint32
+}
+
+// newHeldState makes the state of a new mount.
+func newHeldState(init *fuse.InitIn, flags, maxWrite uint64) (*heldState, error) {
+	fd, err := unix.MemfdCreate("hmcfs-mount", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create the state of the mount: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "memfd:hmcfs-mount")
+	if err = file.Truncate(int64(heldSize)); err != nil {
+		return nil, errors.Join(fmt.Errorf("create the state of the mount: %w", err), file.Close())
+	}
+	s, err := mapHeldState(file)
+	if err != nil {
+		return nil, err
+	}
+	h := s.header
+	h.version, h.init, h.flags, h.maxWrite = heldVersion, *init, flags, maxWrite
+	atomic.StoreUint64(&h.magic, heldMagic)
+	return s, nil
+}
+
+// openHeldState opens the state of a mount that another process has left. It owns the file.
+func openHeldState(file *os.File) (*heldState, error) {
+	if st, err := file.Stat(); err != nil || st.Size() != int64(heldSize) {
+		return nil, errors.Join(errors.New("the state of the mount is not one that this version of hmcfs makes"), err, file.Close())
+	}
+	s, err := mapHeldState(file)
+	if err != nil {
+		return nil, err
+	}
+	if h := s.header; h.magic != heldMagic || h.version != heldVersion {
+		return nil, errors.Join(fmt.Errorf("the state of the mount is of version %d, and this hmcfs reads version %d", h.version, heldVersion), s.close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.slots {
+		id := atomic.LoadUint64(&s.slots[i].id)
+		if id != 0 {
+			s.at[heldKey{id, s.slots[i].kind}] = uint32(i)
+			s.fresh = uint32(i) + 1
+		}
+	}
+	for i := range s.fresh {
+		if s.slots[i].id == 0 {
+			s.free = append(s.free, i)
+		}
+	}
+	return s, nil
+}
+
+func mapHeldState(file *os.File) (*heldState, error) {
+	bytes, err := unix.Mmap(int(file.Fd()), 0, heldSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map the state of the mount: %w", err), file.Close())
+	}
+	return &heldState{
+		file: file, bytes: bytes,
+		header: (*heldHeader)(unsafe.Pointer(&bytes[0])),
+		slots:  unsafe.Slice((*heldSlot)(unsafe.Pointer(&bytes[slotsAt])), mostHandles),
+		at:     map[heldKey]uint32{},
+	}, nil
+}
+
+func (s *heldState) close() error {
+	return errors.Join(unix.Munmap(s.bytes), s.file.Close())
+}
+
+// add records a handle, before the kernel is told of it. ok is false if there is no room.
+func (s *heldState) add(h heldSlot) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.fresh
+	if n := len(s.free); n > 0 {
+		i, s.free = s.free[n-1], s.free[:n-1]
+	} else if s.fresh == mostHandles {
+		return false
+	} else {
+		s.fresh++
+	}
+	slot := &s.slots[i]
+	id := h.id
+	h.id = 0
+	*slot = h
+	s.header.last = max(s.header.last, id)
+	atomic.StoreUint64(&slot.id, id)
+	s.at[heldKey{id, h.kind}] = i
+	return true
+}
+
+// remove forgets a handle.
+func (s *heldState) remove(id uint64, kind heldKind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := heldKey{id, kind}
+	i, ok := s.at[key]
+	if !ok {
+		return
+	}
+	delete(s.at, key)
+	atomic.StoreUint64(&s.slots[i].id, 0)
+	s.free = append(s.free, i)
+}
+
+// all returns the handles.
+func (s *heldState) all() []heldSlot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]heldSlot, 0, len(s.at))
+	for _, i := range s.at {
+		all = append(all, s.slots[i])
+	}
+	return all
+}
+
+// openedBy returns the handle that a request has opened.
+func (s *heldState) openedBy(unique uint64, kind heldKind) (heldSlot, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.at {
+		if h := s.slots[i]; h.unique == unique && h.kind == kind {
+			return h, true
+		}
+	}
+	return heldSlot{}, false
+}
+
+// exchange records that a request is about to exchange the name of an inode.
+func (s *heldState) exchange(unique, ino uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &s.header.exchanged[s.header.next%exchanges]
+	s.header.next++
+	atomic.StoreUint64(&e.unique, 0)
+	e.ino = ino
+	atomic.StoreUint64(&e.unique, unique)
+}
+
+// exchangedBy returns the inode that was given to exchange for a request.
+func (s *heldState) exchangedBy(unique uint64) (ino uint64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.header.exchanged {
+		if e := &s.header.exchanged[i]; e.unique == unique {
+			return e.ino, true
+		}
+	}
+	return 0, false
+}
+
+// greeted is a server of go-fuse that has answered the kernel's first message and does not serve yet.
+type greeted struct {
+	server *fuse.Server
+	// fd is the number at which it reads and writes. The server owns it, also when it never serves.
+	fd int
+	// flags are those of its answer.
+	flags uint64
+}
+
+// handshake has go-fuse serve raw with the kernel's first message, from one end of a socket pair,
+// and returns the server and what it answered.
+func handshake(raw fuse.RawFileSystem, init *fuse.InitIn, o *fuse.MountOptions) (*greeted, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a connection: %w", err)
+	}
+	ours, fd := pair[0], pair[1]
+	defer func() { _ = unix.Close(ours) }()
+	first := *init
+	message := unsafe.Slice((*byte)(unsafe.Pointer(&first)), unsafe.Sizeof(first))
+	if _, err = unix.Write(ours, message); err != nil {
+		return nil, errors.Join(fmt.Errorf("send the first message: %w", err), unix.Close(fd))
+	}
+	o.DirectMount, o.DirectMountStrict = false, false // there is nothing to mount
+	server, err := fuse.NewServer(raw, fmt.Sprintf("/dev/fd/%d", fd), o)
+	if err != nil {
+		return nil, err // which has closed fd
+	}
+	var got struct {
+		fuse.OutHeader
+		fuse.InitOut
+	}
+	reply := unsafe.Slice((*byte)(unsafe.Pointer(&got)), unsafe.Sizeof(got))
+	if n, err := unix.Read(ours, reply); err != nil || n < len(reply) || got.Status != 0 {
+		return nil, fmt.Errorf("no answer to the first message: %d bytes, status %d: %w", n, got.Status, err)
+	}
+	return &greeted{server: server, fd: fd, flags: got.Flags64()}, nil
+}
