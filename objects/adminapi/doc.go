@@ -13,6 +13,7 @@
 //	POST /v1/cluster/forget     ForgetRequest -> Cluster
 //	POST /v1/fsck               FsckRequest -> FsckReport
 //	POST /v1/umount             UmountRequest -> UmountAnswer
+//	POST /v1/upgrade            UpgradeRequest -> UpgradeAnswer
 //	POST /v1/bind               BindRequest -> BindAnswer
 //	POST /v1/export             ExportRequest -> share.Memory, or EndAnswer
 //	POST /v1/collect            CollectRequest -> CollectAnswer

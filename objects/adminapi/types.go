@@ -16,6 +16,7 @@ const (
 	PathConfig  = "/v1/config"
 	PathFsck    = "/v1/fsck"
 	PathUmount  = "/v1/umount"
+	PathUpgrade = "/v1/upgrade"
 	PathMetrics = "/metrics"
 )
 
@@ -32,6 +33,7 @@ type Version struct {
 // Status describes a mount and its state.
 type Status struct {
 	Version       string    `json:"version"`
+	Program       string    `json:"program"`
 	PID           int       `json:"pid"`
 	UID           int       `json:"uid"`
 	Started       time.Time `json:"started"`
@@ -46,6 +48,8 @@ type Status struct {
 	ReadOnly      bool      `json:"read_only"`
 	// Served is set for a daemon without a mount: MountPoint then is a served directory.
 	Served bool `json:"served"`
+	// Holder is nil if nothing keeps the mount when the daemon dies.
+	Holder *Holder `json:"holder,omitempty"`
 	// Metrics and HTTP are the addresses, HOST:PORT, at which the metrics and the page are served
 	// over TCP; empty if they are not.
 	Metrics     string      `json:"metrics,omitempty"`
@@ -57,6 +61,17 @@ type Status struct {
 	Memory Memory                `json:"memory"`
 	// Cluster is nil if the mount does not belong to a cluster.
 	Cluster *Cluster `json:"cluster,omitempty"`
+}
+
+// Holder is the process that keeps the mount while no daemon lives.
+type Holder struct {
+	// PID is 0 if the process has ended.
+	PID int `json:"pid"`
+	// Kept is the number of descriptors that it keeps, and Deaths that of the daemons that have
+	// died, the last one at LastDeath.
+	Kept      int       `json:"kept"`
+	Deaths    int       `json:"deaths"`
+	LastDeath time.Time `json:"last_death,omitzero"`
 }
 
 // Passthrough reports whether the kernel serves host files itself.
@@ -211,6 +226,17 @@ type LostObject struct {
 	Device  metadata.DeviceName `json:"device"`
 	Size    uint64              `json:"size"`
 	Removed bool                `json:"removed"`
+}
+
+// UpgradeRequest replaces the daemon by another program, which continues the mount.
+type UpgradeRequest struct {
+	// Program is the absolute path of the program.
+	Program string `json:"program"`
+}
+
+// UpgradeAnswer is sent before the daemon ends.
+type UpgradeAnswer struct {
+	PID int `json:"pid"`
 }
 
 // UmountRequest makes the daemon exit.

@@ -184,6 +184,12 @@ func (c *Client) Umount(ctx context.Context, r adminapi.UmountRequest) (a admina
 	return a, err
 }
 
+// Upgrade replaces the daemon by another program. It returns before the daemon ends.
+func (c *Client) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (a adminapi.UpgradeAnswer, err error) {
+	err = c.do(ctx, http.MethodPost, adminapi.PathUpgrade, r, &a)
+	return a, err
+}
+
 // Metrics returns the metrics in Prometheus text format.
 func (c *Client) Metrics(ctx context.Context) (text string, err error) {
 	var b bytes.Buffer

@@ -50,6 +50,9 @@ type Backend interface {
 	// Umount ends the mount and returns when everything but the admin socket is cleaned up.
 	// If it fails with ErrBusy, nothing has changed.
 	Umount(ctx context.Context, r adminapi.UmountRequest) (adminapi.UmountAnswer, error)
+	// Upgrade ends the daemon a moment after it has returned, and has another program continue
+	// the mount.
+	Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error)
 }
 
 // Sharer gives other processes access to the memory of files. Its methods may be called
@@ -264,6 +267,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET "+adminapi.PathObject, s.object)
 	post(s, mux, adminapi.PathFsck, b.Fsck)
 	post(s, mux, adminapi.PathUmount, b.Umount)
+	post(s, mux, adminapi.PathUpgrade, b.Upgrade)
 	if s.opts.Sharer != nil {
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))

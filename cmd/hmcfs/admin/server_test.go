@@ -88,6 +88,10 @@ func (b *backend) Umount(context.Context, adminapi.UmountRequest) (adminapi.Umou
 	return adminapi.UmountAnswer{PID: 42, Kept: true}, b.umountErr
 }
 
+func (b *backend) Upgrade(context.Context, adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error) {
+	return adminapi.UpgradeAnswer{PID: 42}, nil
+}
+
 // serve starts a server whose peers all are of one user.
 func serve(t *testing.T, b *backend, uid int, debug bool) string {
 	t.Helper()

@@ -36,10 +36,10 @@ type verbGroup struct {
 
 // verbs returns every command, in the groups in which help shows them.
 func (a *app) verbs() []verbGroup {
-	keys, watching := keyVerbs{a}, watchVerbs{a}
+	keys, watching, mounts := keyVerbs{a}, watchVerbs{a}, mountVerbs{a}
 	return []verbGroup{
 		{"mounts", "Mounts and devices:", []*cobra.Command{
-			a.mountVerb(), a.serveVerb(), a.umountVerb(), a.mountsVerb(), a.statusVerb(), watching.pageVerb(), a.devicesVerb(), a.doctorVerb(), a.fsckVerb(),
+			a.mountVerb(), a.serveVerb(), a.umountVerb(), mounts.upgradeVerb(), a.mountsVerb(), a.statusVerb(), watching.pageVerb(), a.devicesVerb(), a.doctorVerb(), a.fsckVerb(),
 		}},
 		{"files", "Files:", []*cobra.Command{
 			a.lsVerb(), a.dfVerb(), a.statVerb(), a.cpVerb(), a.catVerb(), a.mvVerb(), a.rmVerb(), a.mkdirVerb(), a.verifyVerb(),
@@ -54,7 +54,7 @@ func (a *app) verbs() []verbGroup {
 		{"measuring", "Watching and measuring:", []*cobra.Command{watching.topVerb(), a.benchVerb(), a.perfVerb()}},
 		{"other", "Other:", []*cobra.Command{
 			a.configVerb(), a.versionVerb(),
-			a.docsVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(),
+			a.docsVerb(), a.superviseVerb(), a.rankServerVerb(), a.runHostVerb(), a.guardVerb(), holdVerb(a),
 		}},
 	}
 }

@@ -51,6 +51,9 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	defer func() { _ = from.Close() }()
 	cmd := m.daemonCommand(log, to)
+	if s.Hold {
+		cmd.Env = heldEnv(os.Environ())
+	}
 	err = cmd.Start()
 	_ = to.Close()
 	if err != nil {

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -33,13 +35,33 @@ func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error
 	return c, err
 }
 
+// revivedLimit bounds the wait for a daemon that a holder starts again.
+const revivedLimit = time.Minute
+
+// hearRevived is hear, and waits for a daemon that its holder is starting again.
+func hearRevived(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(revivedLimit); ; {
+		v, err := hear(ctx, c, p)
+		if !errors.Is(err, client.ErrNoDaemon) || !holder.Revives(p.Holder()) || time.Now().After(limit) {
+			return v, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
 // findDaemon is connect, and also returns the daemon's paths, of which only the runtime
 // directory may be known.
 func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, place.Paths, error) {
 	places, last := a.host().Find(m.MountPoint, m.Owner())
 	for _, p := range places {
 		c := client.NewOf(p.Socket(), m.Owner())
-		v, err := hear(ctx, c, p)
+		v, err := hearRevived(ctx, c, p)
 		if err == nil && v.MountPoint != m.MountPoint {
 			err = fmt.Errorf("%s is the socket of %s: %w", c.Socket(), v.MountPoint, client.ErrNoDaemon)
 		}

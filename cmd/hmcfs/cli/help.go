@@ -218,7 +218,7 @@ func flagWords() map[string][]string {
 		"NAME":       {"algorithm", "etcd-user", "family", "node", "operation", "transport"},
 		"NODE":       {"forget"},
 		"OP":         {"op"},
-		"PATH":       {"path", "remote-hmcfs"},
+		"PATH":       {"path", "program", "remote-hmcfs"},
 		"PID":        {"pid"},
 		"RULE":       {"existing"},
 		"SIZES":      {"blobs", "sizes"},

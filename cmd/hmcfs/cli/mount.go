@@ -13,6 +13,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/daemon"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 )
 
@@ -69,6 +70,8 @@ type mountRun struct {
 	foreground bool
 	readyFD    int
 	proofs     daemon.Proofs
+	// again starts the daemon again.
+	again holder.Start
 }
 
 func (m *mountRun) run(ctx context.Context, args []string) error {
@@ -82,6 +85,9 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	}
 	// Read the files before the daemon changes its working directory.
 	if m.proofs, err = readProofs(settings); err != nil {
+		return err
+	}
+	if m.again, err = m.startAgain(); err != nil {
 		return err
 	}
 	mountPoint, err := place.Absolute(args[0])
@@ -129,7 +135,7 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 	defer closeCalls()
 	return daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
-		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
+		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Holder: m.holdCommand, Again: m.again, Revived: m.Getenv(holder.RevivedEnv) != "", Force: m.force,
 		// A daemon in the background is no process that a service manager waits for.
 		NotifySocket: m.Getenv("NOTIFY_SOCKET"),
 		Ready: func(warnings []string) {
@@ -171,7 +177,7 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 	defer closeCalls()
 	err = daemon.Run(ctx, daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
-		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Force: m.force,
+		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Holder: m.holdCommand, Again: m.again, Revived: m.Getenv(holder.RevivedEnv) != "", Force: m.force,
 		Ready: func(warnings []string) {
 			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
 			_ = pipe.Close()

@@ -57,6 +57,9 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	field(w, "runtime", st.RuntimeDir)
 	field(w, "socket", st.Socket)
 	fieldIf(w, "log", st.LogFile)
+	if st.Holder != nil {
+		field(w, "holder", holderText(*st.Holder))
+	}
 	fieldIf(w, "metrics at", st.Metrics)
 	fieldIf(w, "page at", st.HTTP)
 	field(w, "daemon memory", memoryText(st))
@@ -83,6 +86,17 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 		t.row(p.Path, p.Device, p.Operations, devices.Size(p.Bytes), p.Errors, rate(p.Bytes, p.Seconds))
 	}
 	return t.Flush()
+}
+
+func holderText(h adminapi.Holder) string {
+	if h.PID == 0 {
+		return "has ended; the next death of the daemon ends the mount"
+	}
+	text := fmt.Sprintf("process %d keeps the mount if the daemon dies", h.PID)
+	if h.Deaths > 0 {
+		text += fmt.Sprintf(", %d times so far, last at %s", h.Deaths, h.LastDeath.Format(time.DateTime))
+	}
+	return text
 }
 
 // memoryText describes the daemon's memory, including which part of it belongs to devices,

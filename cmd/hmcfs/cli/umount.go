@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -169,18 +170,23 @@ const (
 // umountDead removes a mount without a daemon. The records and the host tier stay, as the
 // next mount continues with them.
 func (a *app) umountDead(ctx context.Context, m place.Mount, lazy bool) error {
+	held, _ := a.host().Find(m.MountPoint, m.Owner())
+	for _, p := range held {
+		if err := holder.Finish(p.Holder()); err != nil {
+			return fmt.Errorf("end the process that keeps %s: %w", m.MountPoint, err)
+		}
+	}
 	if err := place.Detach(m.MountPoint, lazy || place.IsDead(m.MountPoint)); err != nil {
 		if errors.Is(err, place.ErrBusy) {
 			return busy(m.MountPoint)
 		}
 		return err
 	}
-	places, _ := a.host().Find(m.MountPoint, m.Owner())
-	for _, p := range places {
-		holder, living, err := place.ReadHolder(p.Lock())
-		if err == nil && living && holder.MountPoint == m.MountPoint {
+	for _, p := range held {
+		daemon, living, err := place.ReadHolder(p.Lock())
+		if err == nil && living && daemon.MountPoint == m.MountPoint {
 			// The daemon was alive but did not answer; without its mount it ends.
-			return place.AwaitEnd(ctx, holder.PID, p.Lock(), endLimit)
+			return place.AwaitEnd(ctx, daemon.PID, p.Lock(), endLimit)
 		}
 		if err == nil {
 			p.CleanSocket()

@@ -20,6 +20,7 @@ type Options struct {
 	Reserve       devices.Size
 	AllowOther    bool
 	Keep          bool
+	Hold          bool
 	Passthrough   string
 	ReadAhead     devices.Size
 	MaxWrite      devices.Size

@@ -98,6 +98,8 @@ func localTable() []*Option {
 			"Give other users access, subject to modes and owners. An unprivileged user needs user_allow_other in /etc/fuse.conf."),
 		flag("keep", func(o *Options) *bool { return &o.Keep },
 			"On unmount, leave the host tier and all records for the next mount instead of removing them."),
+		ofMount(flag("hold", func(o *Options) *bool { return &o.Hold },
+			"Start a small process that keeps the mount while no daemon lives, and starts the daemon again if it dies: programs wait meanwhile, and their open files stay open.")),
 		ofMount(text("passthrough", kindWords, "auto", func(o *Options) *string { return &o.Passthrough },
 			"auto lets the kernel serve host files directly where it can; off serves them from the daemon.")),
 		size("read-ahead", fs.DefaultReadAhead, func(o *Options) *devices.Size { return &o.ReadAhead },

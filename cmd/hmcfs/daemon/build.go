@@ -56,7 +56,9 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	back.push(func() {
 		d.lock.Remove()
-		p.Clean()
+		if !d.resumes { // the holder's socket is there
+			p.Clean()
+		}
 	})
 	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
 		return refused("state directory "+p.State+" is in use", err, "end that daemon, or use another --state-dir")
@@ -66,6 +68,8 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 		if err = place.MakeServed(p.MountPoint); err != nil {
 			return err
 		}
+	} else if err = d.findHolder(ctx, back); err != nil || d.resumes {
+		return err
 	}
 	release, err := clearMountPoint(p.MountPoint, d.opts.NoMount, d.opts.UID)
 	if err != nil {
@@ -219,7 +223,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err != nil {
 		return errors.Join(err, kv.Close())
 	}
-	d.meta, err = metadata.Open(ctx, kv, metadata.Options{Logger: d.opts.Logger, Now: coarseNow, Limits: limits})
+	d.meta, err = metadata.Open(ctx, kv, metadata.Options{
+		Logger: d.opts.Logger, Now: coarseNow, Limits: limits, KeepNameless: d.vault != nil,
+	})
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
 	}
@@ -276,7 +282,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
-		DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
+		Keeper: d.keeper(), DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
 	})
 	if err != nil {
 		if errors.Is(err, metadata.ErrCorrupt) {
@@ -323,7 +329,7 @@ func (d *Daemon) serveFiles(ctx context.Context, back *undo) error {
 		back.push(d.files.Close)
 		return nil
 	}
-	server, err := fs.Mount(ctx, o)
+	server, err := d.mount(ctx, o)
 	if err != nil {
 		err = fmt.Errorf("mount %s: %w", d.opts.Places.MountPoint, err)
 		if errors.Is(err, fs.ErrNoFUSE) {
@@ -339,7 +345,9 @@ func (d *Daemon) serveFiles(ctx context.Context, back *undo) error {
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
 		d.dev = m.Dev
 	}
-	back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
+	if !d.resumes {
+		back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/web"
 	"github.com/hmcfs/hmcfs/devices"
@@ -34,6 +35,10 @@ type Daemon struct {
 	lock, stateLock *place.Lock
 	// release ends the claim on the directory of a daemon without a mount; nil with one.
 	release func()
+	// vault is the holder; nil without one. resumes is set if it keeps a mount, which this daemon
+	// continues.
+	vault   *holder.Client
+	resumes bool
 	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry
@@ -104,6 +109,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
+	if d.vault != nil {
+		if err := d.vault.Ready(o.Again); err != nil {
+			d.log.Error("the holder can't be told how to start the daemon again", zap.Error(err))
+		}
+		go d.watchHolder()
+	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
 	d.tell("READY=1", "STATUS=Serving "+d.opts.Places.MountPoint)
 	d.log.Info("ready", zap.Bool("mounted", !o.NoMount), zap.String("mount_point", o.Places.MountPoint), zap.String("version", o.Version))
@@ -155,6 +166,9 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	defer cancel()
 	if aerr := d.admin.Close(ctx); aerr != nil {
 		d.log.Warn("admin server did not shut down in time", zap.Error(aerr))
+	}
+	if herr := d.vault.End(); herr != nil {
+		d.log.Warn("the holder did not end in order", zap.Error(herr))
 	}
 	d.opts.Places.CleanSocket()
 	if d.opts.NoMount {

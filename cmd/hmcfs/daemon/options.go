@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -30,6 +31,12 @@ type Options struct {
 	// Guard returns the command of the process that receives what clients send or name: it
 	// runs owner.ServeGuard. nil receives it in this process.
 	Guard func() *exec.Cmd
+	// Holder returns the command of the process that keeps the mount with the option hold: it runs
+	// holder.Run. Again is how the daemon is started again if it dies.
+	Holder func() *exec.Cmd
+	Again  holder.Start
+	// Revived is set for a daemon that a holder has started.
+	Revived bool
 	// LogFile is the path of the log, for the status.
 	LogFile string
 	// AccessLog gets a message for each call of a session; nil gets none.

@@ -42,8 +42,12 @@ func (d *Daemon) Config() []adminapi.Setting { return Settings(d.opts.Settings) 
 func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error) {
 	p, s := d.opts.Places, d.opts.Settings
 	files, moved := d.files.Status(), d.engine.Stats()
+	program, err := os.Executable()
+	if err != nil {
+		return adminapi.Status{}, fmt.Errorf("find the program: %w", err)
+	}
 	out := adminapi.Status{
-		Version: d.opts.Version, PID: os.Getpid(), UID: d.opts.UID,
+		Version: d.opts.Version, Program: program, PID: os.Getpid(), UID: d.opts.UID,
 		Started: d.started, UptimeSeconds: time.Since(d.started).Seconds(),
 		MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Socket: p.Socket(),
 		LogFile: d.opts.LogFile, Keep: s.Keep, AllowOther: s.AllowOther, ReadOnly: s.ReadOnly(),
@@ -56,6 +60,7 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 	if err != nil {
 		return adminapi.Status{}, fmt.Errorf("status of the devices: %w", err)
 	}
+	out.Holder = d.holderStatus()
 	out.Memory = memory(moved, devs)
 	var counted counts
 	if count {
@@ -68,6 +73,18 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		out.Cluster = &known
 	}
 	return out, nil
+}
+
+// holderStatus returns nil without a holder, and an empty one if it has ended.
+func (d *Daemon) holderStatus() *adminapi.Holder {
+	if d.vault == nil {
+		return nil
+	}
+	h, err := d.vault.Status()
+	if err != nil {
+		return &adminapi.Holder{}
+	}
+	return &adminapi.Holder{PID: h.PID, Kept: h.Kept, Deaths: h.Deaths, LastDeath: h.LastDeath}
 }
 
 func describe(dev objects.DeviceStatus, counted counts) adminapi.Device {

@@ -73,6 +73,7 @@ func (p Paths) link() error {
 // it is then empty and hmcfs created it.
 func (p Paths) Clean() {
 	_ = os.Remove(p.Socket())
+	_ = os.Remove(p.Holder())
 	leave(p.Runtime)
 	p.Unlink()
 }

@@ -33,6 +33,9 @@ type Paths struct {
 // Socket returns the path of the admin socket.
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, "admin.sock") }
 
+// Holder returns the path of the socket of the process that keeps the mount while no daemon lives.
+func (p Paths) Holder() string { return filepath.Join(p.Runtime, "holder.sock") }
+
 // Lock returns the path of the file that a living daemon holds locked.
 func (p Paths) Lock() string { return filepath.Join(p.Runtime, "lock") }
 

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+)
+
+const (
+	// programLimit bounds the time in which a program shows its version.
+	programLimit = 10 * time.Second
+	// upgradeLimit bounds the time until a daemon serves again.
+	upgradeLimit = time.Minute
+)
+
+func (m mountVerbs) upgradeVerb() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "upgrade [--program PATH] [MOUNTPOINT]",
+		Short: "Replace the daemon by another program",
+		Long: "Replace the daemon of a mount that was made with --hold by this program, or by the one of --program,\n" +
+			"with the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
+			"If the new program does not come to serve, the one before continues.",
+		Example: "  hmcfs upgrade /mnt/hmc\n" +
+			"  hmcfs upgrade --program ./bin/hmcfs /mnt/hmc",
+		Args: arguments(0, 1, "at most one MOUNTPOINT"),
+	}
+	program := cmd.Flags().String("program", "", "Program that continues the mount. Default: the one that runs this command.")
+	return runs(cmd, func(ctx context.Context, args []string) error { return m.upgrade(ctx, args, *program) })
+}
+
+// mountVerbs are the commands for mounts that a daemon serves.
+type mountVerbs struct{ *app }
+
+func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) error {
+	path, err := os.Executable()
+	if program != "" {
+		path, err = exec.LookPath(program)
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	var real string // as the daemon will name itself
+	if err == nil {
+		real, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return fmt.Errorf("find the program: %w", err)
+	}
+	to, err := versionOf(ctx, path)
+	if err != nil {
+		return err
+	}
+	at, c, err := m.daemonFor(ctx, args)
+	if err != nil {
+		return err
+	}
+	before, err := c.Status(ctx, false)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if _, err = c.Upgrade(ctx, adminapi.UpgradeRequest{Program: path}); err != nil {
+		return fmt.Errorf("upgrade %s: %w", at.MountPoint, err)
+	}
+	now, err := m.follower(ctx, at, before.PID)
+	switch {
+	case err != nil:
+		return err
+	case now.Program != real:
+		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, to, now.LogFile, now.Program, now.Version)
+	}
+	m.note("%s: process %d (version %s) is replaced by process %d (version %s), in %d ms",
+		at.MountPoint, before.PID, before.Version, now.PID, now.Version, time.Since(begin).Milliseconds())
+	return nil
+}
+
+// versionOf asks a program for its version, so that one that can't run is refused before anything
+// has changed.
+func versionOf(ctx context.Context, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, programLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "version", "--json").Output()
+	var v adminapi.Version
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	if err == nil && v.Version == "" {
+		err = errors.New("its answer has no version")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is not hmcfs, or does not run here: %w", program, err)
+	}
+	return v.Version, nil
+}
+
+// follower waits until another process than before serves the mount, and returns its status.
+func (m mountVerbs) follower(ctx context.Context, at place.Mount, before int) (adminapi.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, upgradeLimit)
+	defer cancel()
+	places, _ := m.host().Find(at.MountPoint, at.Owner())
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, p := range places {
+			st, err := client.NewOf(p.Socket(), at.Owner()).Status(ctx, false)
+			if err == nil && st.PID != before && st.MountPoint == at.MountPoint {
+				return st, nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return adminapi.Status{}, fmt.Errorf("no daemon has come to serve %s within %v; its log says why", at.MountPoint, upgradeLimit)
+		}
+	}
+}

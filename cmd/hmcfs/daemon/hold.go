@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/fs"
+)
+
+// ownLimit bounds the wait for a holder to notice that its daemon has died.
+const ownLimit = 2 * time.Second
+
+// findHolder connects to the holder of a daemon that has died, if there is one, or starts one with
+// the option hold. The caller has the lock of the runtime directory, so no daemon lives.
+func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
+	p := d.opts.Places
+	vault, err := holder.Dial(p.Holder())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", p.MountPoint, err)
+	}
+	if err == nil {
+		if err = own(ctx, vault); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), vault.Close())
+		}
+		if err = d.useHeld(vault); err != nil {
+			return errors.Join(err, vault.Close())
+		}
+	}
+	if d.vault == nil && d.opts.Settings.Hold && d.opts.Holder != nil {
+		if d.vault, err = holder.Launch(d.opts.Holder(), p.Holder()); err != nil {
+			return err
+		}
+		if err = d.vault.Own(); err != nil {
+			return errors.Join(err, d.vault.Close())
+		}
+	}
+	if d.vault == nil {
+		return nil
+	}
+	back.push(func() {
+		end := d.vault.Close // the holder keeps what a dead daemon left
+		if !d.resumes {
+			end = d.vault.End
+		}
+		if err := end(); err != nil {
+			d.log.Warn("could not leave the holder", zap.Error(err))
+		}
+	})
+	return nil
+}
+
+// watchHolder logs the end of the holder, unless it comes with that of the daemon.
+func (d *Daemon) watchHolder() {
+	status, err := d.vault.Status()
+	if err != nil {
+		d.log.Error("the holder does not answer; the next death of the daemon ends the mount", zap.Error(err))
+		return
+	}
+	fd, err := unix.PidfdOpen(status.PID, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		d.log.Warn("can't watch the holder", zap.Error(err))
+		return
+	}
+	process := os.NewFile(uintptr(fd), "holder")
+	defer func() { _ = process.Close() }() // nothing was written to it
+	raw, err := process.SyscallConn()
+	if err == nil {
+		err = raw.Read(func(fd uintptr) bool {
+			n, fault := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0 || fault != nil && !errors.Is(fault, unix.EINTR)
+		})
+	}
+	select {
+	case <-d.over:
+	default:
+		d.log.Error("the holder has ended; the next death of the daemon ends the mount", zap.Int("holder", status.PID), zap.Error(err))
+	}
+}
+
+// own makes this daemon the owner of the holder. The holder may not have noticed yet that the one
+// before has died.
+func own(ctx context.Context, vault *holder.Client) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(ownLimit); ; {
+		err := vault.Own()
+		if err == nil || time.Now().After(limit) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// useHeld decides what is done with what a holder keeps: the mount is continued if it still exists,
+// and nothing is if there is to be no holder any more.
+func (d *Daemon) useHeld(vault *holder.Client) error {
+	held, err := fs.IsHeld(vault)
+	if err != nil {
+		return err
+	}
+	at, found, err := place.MountAt(d.opts.Places.MountPoint)
+	if err != nil {
+		return err
+	}
+	there := found && at.IsHMCFS()
+	switch {
+	case d.opts.Revived && held && !there:
+		return errors.Join(fmt.Errorf("%s was unmounted while no daemon lived", d.opts.Places.MountPoint), vault.End())
+	case !d.opts.Settings.Hold:
+		return vault.End()
+	}
+	d.vault, d.resumes = vault, held && there
+	if d.resumes {
+		return nil
+	}
+	return fs.DropHeld(vault) // a new mount, with the memory of the one before
+}
+
+// keeper returns the holder as what it is to the layers below; nil without one.
+func (d *Daemon) keeper() devices.DescriptorStore {
+	if d.vault == nil {
+		return nil
+	}
+	return d.vault
+}
+
+// mount mounts, or continues the mount that the holder keeps.
+func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
+	o.Vault = d.keeper()
+	if !d.resumes {
+		return fs.Mount(ctx, o)
+	}
+	server, err := fs.Resume(ctx, o)
+	if err == nil {
+		d.store.ReleaseUnclaimed(ctx)
+	}
+	return server, err
+}
