@@ -95,6 +95,7 @@ func TestAdminSocketRefusesOthers(t *testing.T) {
 		{"GET", adminapi.PathMetrics},
 		{"POST", adminapi.PathFsck},
 		{"POST", adminapi.PathUmount},
+		{"POST", adminapi.PathUpgrade},
 	} {
 		mnt.AsUser(t, userAlice(), func() {
 			answer, err := askRaw(socket, request[0], request[1])

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -80,6 +81,16 @@ func (m *M) Stats() Stats {
 
 // PID returns the daemon's process ID.
 func (m *M) PID() int { return m.daemon.process.Pid }
+
+// Living returns the process of the daemon that serves the mount now, which a holder may have
+// started; 0 if there is none.
+func (m *M) Living() int {
+	who, living, err := place.ReadHolder(filepath.Join(m.RuntimeDir, "lock"))
+	if err != nil || !living {
+		return 0
+	}
+	return who.PID
+}
 
 // Command returns a command that runs hmcfs.
 func (m *M) Command(args ...string) *exec.Cmd { return Itself(programName, args...) }

@@ -97,6 +97,13 @@ func Clear(base string) error {
 // killDaemons kills the processes with the program's name whose arguments or working files
 // refer to the base directory.
 func killDaemons(base string) {
+	// The holder of a daemon would start it again.
+	killPrograms(base, func(args []string) bool { return slices.Contains(args, "hold-descriptors") })
+	killPrograms(base, func([]string) bool { return true })
+}
+
+// killPrograms kills those whose arguments are meant.
+func killPrograms(base string, meant func(args []string) bool) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return
@@ -108,7 +115,7 @@ func killDaemons(base string) {
 		}
 		args := strings.Split(string(line), "\x00")
 		below := func(arg string) bool { return strings.Contains(arg, base+"/") }
-		if filepath.Base(args[0]) != programName || !slices.ContainsFunc(args[1:], below) {
+		if filepath.Base(args[0]) != programName || !meant(args) || !slices.ContainsFunc(args[1:], below) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {

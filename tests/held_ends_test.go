@@ -1,0 +1,243 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// heldMount mounts with a holder. The daemon and the holder have ended when the test ends.
+func heldMount(t *testing.T) *held {
+	t.Helper()
+	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
+		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Extra: []string{"--hold"},
+	})}
+	h.m.Start()
+	t.Cleanup(h.clear)
+	return h
+}
+
+// kill kills the daemon, and returns its process.
+func (h *held) kill() (pid int) {
+	h.t.Helper()
+	kit.Eventually(h.t, time.Minute, func() bool {
+		pid = h.m.Living()
+		return pid != 0
+	})
+	must(h.t, unix.Kill(pid, unix.SIGKILL))
+	return pid
+}
+
+// killHolder kills the holder, and returns when it is gone.
+func (h *held) killHolder() {
+	h.t.Helper()
+	pid := h.m.Status().Holder.PID
+	must(h.t, unix.Kill(pid, unix.SIGKILL))
+	h.ends(pid)
+}
+
+// ends waits for the end of a process.
+func (h *held) ends(pid int) {
+	h.t.Helper()
+	kit.Eventually(h.t, time.Minute, func() error {
+		if unix.Kill(pid, 0) == nil {
+			return fmt.Errorf("process %d has not ended", pid)
+		}
+		return nil
+	})
+}
+
+// TestHeldEnds ends daemons and holders in each order that leaves nobody to continue.
+func TestHeldEnds(t *testing.T) {
+	for name, test := range map[string]func(h *held){
+		"the holder alone":                         (*held).holderDies,
+		"both":                                     (*held).bothDie,
+		"a daemon that can't come back":            (*held).daemonCannotReturn,
+		"a second mount meanwhile":                 (*held).secondMount,
+		"unmounted by force while no daemon lives": (*held).forcedUnmount,
+		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := heldMount(t)
+			must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+			must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+			test(h)
+		})
+	}
+}
+
+// heldContent returns the content of the files of TestHeldEnds.
+func heldContent() []byte { return kit.Bytes(5, 0, 100000) }
+
+// check reads the files; simLost is set if the one of device memory must be lost.
+func (h *held) check(simLost bool) {
+	h.t.Helper()
+	got, err := os.ReadFile(h.m.Path("host", "file"))
+	must(h.t, errors.Join(err, same("host/file", got, heldContent())))
+	got, err = os.ReadFile(h.m.Path("sim0", "file"))
+	if simLost {
+		if !errors.Is(err, unix.EIO) {
+			h.t.Errorf("reading lost memory: %d bytes, %v", len(got), err)
+		}
+		return
+	}
+	must(h.t, errors.Join(err, same("sim0/file", got, heldContent())))
+}
+
+// holderDies ends the holder alone: the daemon goes on, and its death is one without a holder.
+func (h *held) holderDies() {
+	h.t.Helper()
+	h.killHolder()
+	kit.Eventually(h.t, time.Minute, func() error {
+		if s := h.m.Status(); s.Holder == nil || s.Holder.PID != 0 {
+			return fmt.Errorf("the holder in the status is %+v", s.Holder)
+		}
+		return nil
+	})
+	must(h.t, os.WriteFile(h.m.Path("sim0", "more"), heldContent(), 0o600))
+	h.check(false)
+	h.m.Kill()
+	h.m.Start() // a mount that is dead, as without a holder
+	h.check(true)
+}
+
+// bothDie ends both.
+func (h *held) bothDie() {
+	h.t.Helper()
+	h.killHolder()
+	h.m.Kill()
+	if _, err := os.ReadDir(h.m.Path("host")); !errors.Is(err, unix.ENOTCONN) {
+		h.t.Errorf("a mount without anybody: %v", err)
+	}
+	h.m.Start()
+	h.check(true)
+}
+
+// daemonCannotReturn damages the records, so that the holder gives up, and mends them.
+func (h *held) daemonCannotReturn() {
+	h.t.Helper()
+	records, aside := filepath.Join(h.m.StateDir, "metadata"), filepath.Join(h.m.StateDir, "elsewhere")
+	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
+	must(h.t, os.Rename(records, aside))
+	must(h.t, os.WriteFile(records, []byte("no directory"), 0o600))
+	h.m.Kill()
+	// Programs wait until the holder gives up.
+	kit.Eventually(h.t, time.Minute, func() error {
+		if _, err := os.ReadDir(h.m.Path("host")); !errors.Is(err, unix.ENOTCONN) {
+			return fmt.Errorf("a mount that was given up: %w", err)
+		}
+		return nil
+	})
+	must(h.t, errors.Join(os.Remove(records), os.Rename(aside, records)))
+	h.m.Start() // a new mount, with the memory that the holder has kept
+	h.check(false)
+}
+
+// secondMount mounts while the daemon lives, and again when it has just died.
+func (h *held) secondMount() {
+	h.t.Helper()
+	if out, err := h.m.Run("mount", "--hold", "--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir); err == nil || !strings.Contains(err.Error(), "already in use") {
+		h.t.Errorf("a second mount: %v, %s", err, out)
+	}
+	before := h.kill()
+	// It races with the daemon that the holder starts; one of them serves.
+	out, err := h.m.Run("mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir)
+	if err != nil && !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "owns this holder") {
+		h.t.Errorf("a mount beside the holder: %v, %s", err, out)
+	}
+	h.check(false)
+	kit.Eventually(h.t, time.Minute, func() error { // its files are there before its socket is
+		now, err := h.m.Client().Status(h.t.Context(), false)
+		if err == nil && (now.PID == before || now.Holder.Deaths == 0) {
+			h.t.Errorf("process %d serves, %+v", now.PID, now.Holder)
+		}
+		return err
+	})
+}
+
+// forcedUnmount has the kernel unmount while no daemon lives.
+func (h *held) forcedUnmount() {
+	h.t.Helper()
+	holder := h.m.Status().Holder.PID
+	h.kill()
+	must(h.t, unix.Unmount(h.m.Dir, unix.MNT_DETACH))
+	h.ends(holder)
+	if left := mnt.MountedBelow(h.m.Dir); len(left) > 0 {
+		h.t.Errorf("mounted are %v", left)
+	}
+}
+
+// unmountMeanwhile unmounts while no daemon lives.
+func (h *held) unmountMeanwhile() {
+	h.t.Helper()
+	holder := h.m.Status().Holder.PID
+	h.kill()
+	if out, err := h.m.Run("umount", h.m.Dir); err != nil {
+		h.t.Errorf("unmount: %v\n%s", err, out)
+	}
+	h.ends(holder)
+}
+
+// TestUpgrade replaces the daemon under programs that use the mount.
+func TestUpgrade(t *testing.T) {
+	h := heldMount(t)
+	program, err := exec.LookPath("hmcfs")
+	must(t, err)
+	dir := mnt.TempDir(t)
+	newer, broken := filepath.Join(dir, "newer", "hmcfs"), filepath.Join(dir, "broken")
+	must(t, os.Mkdir(filepath.Dir(newer), 0o755))
+	data, err := os.ReadFile(program)
+	must(t, errors.Join(err, os.WriteFile(newer, data, 0o755))) //nolint:gosec // a program
+	// It shows a version, and then fails to serve.
+	must(t, os.WriteFile(broken, []byte("#!/bin/sh\n[ \"$1\" = version ] && echo '{\"version\":\"9\"}' && exit\nexit 3\n"), 0o755)) //nolint:gosec // a program
+	h.use(map[string]func(*heldUser) error{
+		"host/names": (*heldUser).names, "host/map": (*heldUser).mapped, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
+	}, func() {
+		before := h.m.Status().PID
+		for _, step := range []struct {
+			to, refusal string
+		}{
+			{newer, ""},
+			{broken, "did not come to serve"},
+			{newer, ""},
+			{"/bin/true", "is not hmcfs"},
+			{filepath.Join(dir, "nothing"), "find the program"},
+		} {
+			out, err := h.m.Run("upgrade", "--program", step.to, h.m.Dir)
+			if step.refusal == "" && err != nil || step.refusal != "" && (err == nil || !strings.Contains(err.Error(), step.refusal)) {
+				t.Errorf("upgrade to %s: %v\n%s", step.to, err, out)
+			}
+			now := h.m.Status()
+			if step.to == newer && now.Program != newer || now.Program == broken {
+				t.Errorf("after an upgrade to %s, %s serves", step.to, now.Program)
+			}
+			if step.to == newer && now.PID == before {
+				t.Errorf("the process has stayed")
+			}
+			before = now.PID
+		}
+	})
+	h.checkEnd()
+}
+
+// TestUpgradeWithoutHolder is refused, and changes nothing.
+func TestUpgradeWithoutHolder(t *testing.T) {
+	m := mnt.Mount(t, mnt.Options{})
+	program, err := exec.LookPath("hmcfs")
+	must(t, err)
+	out, err := m.Run("upgrade", "--program", program, m.Dir)
+	if err == nil || !strings.Contains(err.Error(), "mounted without --hold") || m.Status().PID != m.PID() {
+		t.Errorf("%v: %s", err, out)
+	}
+}
