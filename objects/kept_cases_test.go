@@ -181,7 +181,10 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(1) })
 		},
 		"later epoch": func(k *keptRig) {
-			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(3).Add(1) })
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) {
+				w.At(3).Add(1)
+				w.At(4).Add(1)
+			})
 		},
 		"two pages in one place": func(k *keptRig) {
 			name := k.kept("/1/")[0]

@@ -60,9 +60,12 @@ func (st *startup) revive(ctx context.Context, t *content.Tier) error {
 		}
 	}
 	restored, err := t.Revive(ctx, sv.live)
-	if err != nil {
+	if errors.Is(err, ErrLost) {
 		st.log.Error("device memory of an earlier process can't be used; its objects are lost", zap.String("device", string(t.Name)), zap.Error(err))
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("continue with the memory of an earlier process: %w; it is kept: mount again, or unmount to give it up", err)
 	}
 	if err := sv.record(ctx); err != nil {
 		return err
