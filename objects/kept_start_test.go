@@ -89,7 +89,7 @@ func (k *keptRig) startFailing(ctx context.Context, f *failing) bool {
 	k.t.Helper()
 	at := f.at
 	f.at = 0 // not of the records
-	meta, err := metadata.Open(k.ctx(), failingKV{k.kv, f}, metadata.Options{KeepNameless: true})
+	meta, err := metadata.Open(ctx, failingKV{k.kv, f}, metadata.Options{KeepNameless: true})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (k *keptRig) startFailing(ctx context.Context, f *failing) bool {
 		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
 	})
 	if err == nil {
-		err = store.Close(k.ctx(), objects.CloseOptions{Keep: true, Leave: true})
+		err = store.Close(ctx, objects.CloseOptions{Keep: true, Leave: true})
 	}
 	if err != nil && !errors.Is(err, errStart) && !errors.Is(err, context.Canceled) {
 		k.t.Errorf("step %d: %v", f.at, err)
@@ -128,6 +128,41 @@ func (k *keptRig) startFailing(ctx context.Context, f *failing) bool {
 	return there
 }
 
+// keptFiles makes files of each kind on both devices.
+func (k *keptRig) keptFiles(content []byte) (files []*objects.File, orphans []objects.Ino) {
+	k.t.Helper()
+	for _, dev := range []string{"sim0", "sim1"} {
+		for _, name := range []string{"open", "closed", "nameless"} {
+			f := k.create(dev, name)
+			k.write(f, 5000, content)
+			files = append(files, f)
+		}
+		last := len(files) - 1
+		k.close(files[last-1])
+		if err := k.store.Unlink(k.ctx(), k.root(dev), "nameless"); err != nil {
+			k.t.Fatal(err)
+		}
+		orphans = append(orphans, files[last].Ino())
+	}
+	return files, orphans
+}
+
+// failEach starts stores of which each fails at another step.
+func (k *keptRig) failEach(cancels bool) {
+	k.t.Helper()
+	for at, there := int64(1), true; there; at++ {
+		ctx, cancel := context.WithCancel(k.ctx())
+		there = k.startFailing(ctx, &failing{at: at, fails: func() error {
+			if cancels {
+				cancel()
+				return nil
+			}
+			return errStart
+		}})
+		cancel()
+	}
+}
+
 // TestStartsThatFail fails at each step of a start: the next one has everything.
 func TestStartsThatFail(t *testing.T) {
 	for name, cancels := range map[string]bool{"error": false, "interrupted": true} {
@@ -135,37 +170,11 @@ func TestStartsThatFail(t *testing.T) {
 			k := newKeptRig(t, small(false), small(false))
 			crash(k.devs[1]) // the records are of an epoch before that of the table
 			want := kit.Bytes(1, 0, 1<<20+70_000)
-			var files []*objects.File
-			for _, dev := range []string{"sim0", "sim1"} {
-				for _, name := range []string{"open", "closed", "nameless"} {
-					f := k.create(dev, name)
-					k.write(f, 5000, want)
-					files = append(files, f)
-				}
-				k.close(files[len(files)-2])
-				if err := k.store.Unlink(k.ctx(), k.root(dev), "nameless"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			k.killAnd(func() {
-				for at := int64(1); ; at++ {
-					ctx, cancel := context.WithCancel(k.ctx())
-					there := k.startFailing(ctx, &failing{at: at, fails: func() error {
-						if cancels {
-							cancel()
-							return nil
-						}
-						return errStart
-					}})
-					if cancel(); !there {
-						t.Logf("%d steps", at-1)
-						return
-					}
-				}
-			})
+			files, orphans := k.keptFiles(want)
+			k.killAnd(func() { k.failEach(cancels) })
 			k.checkLeases()
-			if orphans := []objects.Ino{files[2].Ino(), files[5].Ino()}; !slices.Equal(k.store.Orphans(), orphans) {
-				t.Errorf("orphans %v, want %v", k.store.Orphans(), orphans)
+			if got := k.store.Orphans(); !slices.Equal(got, orphans) {
+				t.Errorf("orphans %v, want %v", got, orphans)
 			}
 			for _, f := range files {
 				f = k.rig.open(f.Ino())

@@ -153,8 +153,10 @@ func (h *held) daemonCannotReturn() {
 // mountFails mounts, which fails for a reason.
 func (h *held) mountFails(why string, with ...string) {
 	h.t.Helper()
-	args := append([]string{"mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
-		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir}, with...)
+	args := append([]string{
+		"mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir,
+	}, with...)
 	if out, err := h.m.Run(append(args, h.m.Dir)...); err == nil || !strings.Contains(err.Error(), why) {
 		h.t.Errorf("a mount that must fail with %q: %v, %s", why, err, out)
 	}

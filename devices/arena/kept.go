@@ -134,6 +134,9 @@ func (e *keepError) Unwrap() error { return e.err }
 func (a *Arena) allocKept(ctx context.Context, id SlabID, size devices.Size) (*slab, error) {
 	length := labelStart(size) + labelBytes(size, a.opts.PageSize)
 	f, err := a.files.Create("hmcfs-"+string(a.info.Name), int64(length))
+	if errors.Is(err, devices.ErrOutOfMemory) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &keepError{err}
 	}

@@ -33,7 +33,7 @@ func (d *mappedDevice) AllocIn(ctx context.Context, f *os.File, n devices.Size) 
 		// Without huge pages the memory works but is slower to access.
 		_ = unix.Madvise(own, unix.MADV_HUGEPAGE)
 		if more > 0 {
-			if err := populate(own); err != nil {
+			if err = populate(own); err != nil {
 				return nil, errors.Join(d.allocError(n, check("madvise ("+err.Error()+")", codeOutOfHostMemory)), unmapOwn(own))
 			}
 		}
