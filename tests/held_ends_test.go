@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -64,6 +65,7 @@ func TestHeldEnds(t *testing.T) {
 		"the holder alone":                         (*held).holderDies,
 		"both":                                     (*held).bothDie,
 		"a daemon that can't come back":            (*held).daemonCannotReturn,
+		"daemons that fail once they serve":        (*held).daemonsFailLate,
 		"a second mount meanwhile":                 (*held).secondMount,
 		"unmounted by force while no daemon lives": (*held).forcedUnmount,
 		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
@@ -147,6 +149,28 @@ func (h *held) daemonCannotReturn() {
 	h.mountFails("address already in use", "--metrics", taken.Addr().String())
 	must(h.t, taken.Close())
 	h.m.Start() // a new mount, with the memory that the holder has kept
+	h.check(false)
+}
+
+// daemonsFailLate has daemons continue the mount, and then fail: programs notice nothing.
+func (h *held) daemonsFailLate() {
+	h.t.Helper()
+	keeper, err := holder.Dial(filepath.Join(h.m.RuntimeDir, "holder.sock"))
+	must(h.t, err)
+	defer func() { must(h.t, keeper.Close()) }()
+	socket := filepath.Join(h.m.RuntimeDir, "admin.sock")
+	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
+	must(h.t, errors.Join(os.Remove(socket), os.MkdirAll(filepath.Join(socket, "full"), 0o700)))
+	h.m.Kill()
+	kit.Eventually(h.t, time.Minute, func() error {
+		h.check(false)
+		status, err := keeper.Status()
+		if err == nil && status.Deaths < 3 {
+			err = fmt.Errorf("%d daemons have died", status.Deaths)
+		}
+		return err
+	})
+	must(h.t, os.RemoveAll(socket))
 	h.check(false)
 }
 
