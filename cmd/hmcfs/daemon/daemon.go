@@ -39,6 +39,8 @@ type Daemon struct {
 	// continues.
 	vault   *holder.Client
 	resumes bool
+	// held is set while a holder may live that this daemon has not started.
+	held bool
 	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry
@@ -110,9 +112,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if d.vault != nil {
-		if err := d.vault.Ready(o.Again); err != nil {
-			d.log.Error("the holder can't be told how to start the daemon again", zap.Error(err))
-		}
 		go d.watchHolder()
 	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
