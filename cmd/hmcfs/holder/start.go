@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -50,6 +51,8 @@ func Run(ctx context.Context, stop <-chan struct{}, log *zap.Logger) error {
 	if !ok {
 		return errors.Join(fmt.Errorf("serve as a holder: descriptor 3 is a %T", l), l.Close())
 	}
+	// The log may be a pipe whose reader ends. The daemons inherit this.
+	signal.Ignore(syscall.SIGPIPE)
 	before := avoidOOM(log)
 	if err := shrink(); err != nil {
 		log.Debug("can't give memory back", zap.Error(err))
