@@ -181,6 +181,9 @@ func (o *object) nameMemory(ctx context.Context, size uint64, kind devices.Handl
 		if kind == "" {
 			kind = kinds[0]
 		}
+		if err := o.mark(ctx, size); err != nil { // a hole becomes content
+			return devices.Handle{}, err
+		}
 		mem, err := b.Gather(ctx, size, kind)
 		if err != nil {
 			return devices.Handle{}, err

@@ -67,6 +67,68 @@ func TestOrphansSurvive(t *testing.T) {
 	}
 }
 
+// loosen marks an object as one whose content is not all kept.
+func (k *keptRig) loosen(ino objects.Ino) {
+	k.t.Helper()
+	k.damage(k.kept("/objects")[0], func(w memfd.Words) {
+		for at := range w.Len() / 16 {
+			if w.At(16*at).Load() == uint64(ino) {
+				w.At(16*at + 1).Or(8)
+			}
+		}
+	})
+}
+
+// TestEmptyOrphansSurvive kills stores with files that are open, have no name, and had no content
+// when they lost it.
+func TestEmptyOrphansSurvive(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	long := uint64(100_000)
+	var inos []objects.Ino
+	for _, name := range []string{"empty", "hole", "cut", "lost"} {
+		f := k.create("sim0", name)
+		switch name {
+		case "hole":
+			k.resize(f, long)
+		case "cut":
+			k.write(f, 0, kit.Bytes(1, 0, 5000))
+			k.resize(f, 0)
+		}
+		k.close(f)
+		f = k.rig.open(f.Ino())
+		if err := k.store.Unlink(k.ctx(), k.root("sim0"), name); err != nil {
+			t.Fatal(err)
+		}
+		if name == "lost" { // broken from here on, with a record that says that it is empty
+			k.write(f, 0, kit.Bytes(1, 0, 9000))
+		}
+		inos = append(inos, f.Ino())
+	}
+	for range 2 {
+		k.killAnd(func() { k.loosen(inos[3]) })
+		if got := k.store.Orphans(); !slices.Equal(got, inos[:3]) {
+			t.Fatalf("orphans %v, want %v", got, inos[:3])
+		}
+	}
+	want := kit.Bytes(2, 0, 70_000)
+	for i, size := range []uint64{0, long, 0} {
+		f := k.rig.open(inos[i])
+		if a := k.attr(inos[i]); a.Size != size || a.State != objects.StateLive {
+			t.Errorf("%+v, want %d bytes", a, size)
+		}
+		if got := k.read(f, 0, int(long)); uint64(len(got)) != size || len(bytes.Trim(got, "\x00")) > 0 {
+			t.Errorf("%d bytes, not %d zeros", len(got), size)
+		}
+		k.write(f, 0, want)
+	}
+	k.kill()
+	for _, ino := range inos[:3] {
+		if got := k.read(k.rig.open(ino), 0, len(want)); !bytes.Equal(got, want) {
+			t.Errorf("object %d differs at %d", ino, kit.FirstDiff(got, want))
+		}
+	}
+}
+
 // TestFreedWhileRead kills a store that has freed memory which a reader still uses.
 func TestFreedWhileRead(t *testing.T) {
 	k := newKeptRig(t, small(true))
@@ -93,20 +155,39 @@ func TestFreedWhileRead(t *testing.T) {
 	v.Release()
 }
 
-// TestExportedMemoryIsNotKept kills a store while a file is in an allocation of its own, which
-// is not kept.
+// TestExportedMemoryIsNotKept kills a store while files are in allocations of their own, which
+// are not kept.
 func TestExportedMemoryIsNotKept(t *testing.T) {
 	k := newKeptRig(t, small(false))
-	f := k.create("sim0", "exported")
-	k.write(f, 0, kit.Bytes(1, 0, 70_000))
-	k.close(f)
-	k.export(f.Ino(), objects.ExportOptions{})
+	full, hole, again := k.create("sim0", "full"), k.create("sim0", "hole"), k.create("sim0", "again")
+	k.write(full, 0, kit.Bytes(1, 0, 70_000))
+	k.resize(hole, 70_000)
+	k.write(again, 0, kit.Bytes(1, 0, 70_000))
+	k.resize(again, 0)
+	k.resize(again, 70_000)
+	files := []*objects.File{full, hole, again}
+	for _, f := range files {
+		k.close(f)
+		k.export(f.Ino(), objects.ExportOptions{})
+		f = k.rig.open(f.Ino())
+		k.write(f, 1, []byte("x")) // so that the table has the object, if it does not yet
+	}
 	k.kill()
-	if a := k.attr(f.Ino()); a.State != objects.StateLost {
-		t.Errorf("%+v", a)
+	for _, f := range files {
+		if a := k.attr(f.Ino()); a.State != objects.StateLost {
+			t.Errorf("%+v", a)
+		}
 	}
 	if used := k.used("sim0"); used != 0 {
 		t.Errorf("%v in use by a lost object", used)
+	}
+}
+
+// resize sets the size of a file.
+func (k *keptRig) resize(f *objects.File, size uint64) {
+	k.t.Helper()
+	if _, err := k.store.SetAttr(k.ctx(), f.Ino(), objects.Change{Size: &size}); err != nil {
+		k.t.Fatal(err)
 	}
 }
 
@@ -181,7 +262,10 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(1) })
 		},
 		"later epoch": func(k *keptRig) {
-			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(3).Add(1) })
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) {
+				w.At(3).Add(1)
+				w.At(4).Add(1)
+			})
 		},
 		"two pages in one place": func(k *keptRig) {
 			name := k.kept("/1/")[0]

@@ -37,6 +37,8 @@ type survivors struct {
 	lost []Ino
 	// orphans are live, but have no name.
 	orphans map[Ino]*content.Survivor
+	// found are all inodes that have memory, or an entry in the table.
+	found map[Ino]bool
 }
 
 // revive continues with the memory of an earlier process, if the tier has any, and writes
@@ -45,8 +47,9 @@ func (st *startup) revive(ctx context.Context, t *content.Tier) error {
 	if !t.HasSurvivors() {
 		return nil
 	}
-	sv := &survivors{startup: st, tier: t, orphans: map[Ino]*content.Survivor{}}
+	sv := &survivors{startup: st, tier: t, orphans: map[Ino]*content.Survivor{}, found: map[Ino]bool{}}
 	for _, s := range t.Survivors() {
+		sv.found[Ino(s.Ino)] = true
 		if err := sv.classify(ctx, s); err != nil {
 			return err
 		}
@@ -60,9 +63,12 @@ func (st *startup) revive(ctx context.Context, t *content.Tier) error {
 		}
 	}
 	restored, err := t.Revive(ctx, sv.live)
-	if err != nil {
+	if errors.Is(err, ErrLost) {
 		st.log.Error("device memory of an earlier process can't be used; its objects are lost", zap.String("device", string(t.Name)), zap.Error(err))
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("continue with the memory of an earlier process: %w; it is kept: mount again, or unmount to give it up", err)
 	}
 	if err := sv.record(ctx); err != nil {
 		return err
@@ -72,12 +78,24 @@ func (st *startup) revive(ctx context.Context, t *content.Tier) error {
 			st.orphans[ino] = orphan{tier: t, survivor: s}
 		}
 	}
+	sv.empty()
 	st.recovery.Survived += len(sv.live)
 	st.recovery.SurvivedBytes += restored.Leased
 	st.recovery.Freed += restored.Freed
 	st.log.Info("device memory of an earlier process continued", zap.String("device", string(t.Name)), zap.Int("objects", len(sv.live)),
 		zap.Int("lost", len(sv.lost)), zap.Uint64("bytes", uint64(restored.Leased)), zap.Uint64("freed", uint64(restored.Freed)))
 	return nil
+}
+
+// empty finds the inodes without names and without content: the table has no entry for them, and
+// would have one if they had been changed since their record was written.
+func (sv *survivors) empty() {
+	for ino, in := range sv.nameless {
+		ours := in.IsRegular() && in.Device == sv.tier.Name && in.Bound == metadata.Unbound && !sv.found[ino] && !sv.meta.Cut()
+		if ours && in.Allocated == 0 && (in.Epoch == 0 || in.Epoch == sv.tier.Epoch()) {
+			sv.startup.orphans[ino] = orphan{tier: sv.tier}
+		}
+	}
 }
 
 // classify decides what becomes of an object. A record that says something else about the
@@ -151,7 +169,7 @@ func (sv *survivors) record(ctx context.Context) error {
 // orphan is an inode without names that was open when the earlier process died.
 type orphan struct {
 	tier     *content.Tier
-	survivor *content.Survivor // nil on the host tier
+	survivor *content.Survivor // nil on the host tier, and for an object without content
 }
 
 // adoptOrphans puts the orphans into the table, where they stay until ReleaseUnclaimed, and
@@ -177,17 +195,22 @@ func (s *Store) adoptOrphans(ctx context.Context, st *startup) error {
 
 func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan) bool {
 	tb := s.table
-	var o *object
-	if from.survivor != nil {
-		f := from.survivor.Facts
-		applyFacts(&in, f)
-		x, err := content.NewSurvivor(from.tier, tb.engine, tb.warn, from.survivor)
-		if err != nil {
+	var x *content.Extents
+	switch {
+	case from.survivor != nil:
+		applyFacts(&in, from.survivor.Facts)
+		var err error
+		if x, err = content.NewSurvivor(from.tier, tb.engine, tb.warn, from.survivor); err != nil {
 			s.log.Warn("could not continue a file without a name", zap.Uint64("ino", uint64(in.Ino)), zap.Error(err))
 			return false
 		}
+	case from.tier.Files == nil:
+		x = tb.emptyContent(from.tier)
+	}
+	var o *object // nil is loaded when it is pinned
+	if x != nil {
 		o = &object{table: tb, ino: in.Ino, lane: NewLane(1), tier: from.tier, body: x, facts: facts{
-			size: f.Size, atime: f.Atime, mtime: f.Mtime, ctime: in.Ctime, epoch: f.Epoch,
+			size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime, epoch: in.Epoch,
 		}}
 	}
 	sh := tb.shard(in.Ino)

@@ -10,7 +10,8 @@ import (
 )
 
 // Open recovers the state that the records of the devices describe, and starts the
-// store.
+// store. After an error, device memory that an earlier process has left is still kept, for
+// the next Open.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -20,18 +21,18 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	for _, dev := range o.Devices {
 		t, err := st.newTier(ctx, dev, o)
 		if err != nil {
-			return nil, errors.Join(err, st.tiers.close())
+			return nil, errors.Join(err, st.tiers.close(true))
 		}
 		st.tiers = append(st.tiers, t)
 		if err := st.adopt(ctx, t, o); err != nil {
-			return nil, errors.Join(err, st.tiers.close())
+			return nil, errors.Join(err, st.tiers.close(true))
 		}
 	}
 	s := newStore(ctx, o, st.tiers)
 	if err := s.recover(ctx, st, o); err != nil {
 		err = errors.Join(err, s.owners.Close())
 		s.work.Wait()
-		return nil, errors.Join(err, s.table.releaseShared(), s.tiers.close())
+		return nil, errors.Join(err, s.table.releaseShared(), s.tiers.close(true))
 	}
 	s.recovery = st.recovery
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -102,6 +103,9 @@ type CloseOptions struct {
 	// Keep writes the records of all objects still in use. Without it they are left as they
 	// are, for a caller that discards the metadata.
 	Keep bool
+	// Leave is for a start that has failed: device memory that is kept, and the files that an
+	// earlier process had open without a name, stay for the store that follows.
+	Leave bool
 }
 
 // Close frees the device memory. The store must not be used any more.
@@ -111,7 +115,9 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 			h.end(ctx)
 		}
 	}
-	s.ReleaseUnclaimed(ctx)
+	if !o.Leave {
+		s.ReleaseUnclaimed(ctx)
+	}
 	s.stop()
 	s.events.close()
 	errs := []error{s.owners.Close()}
@@ -119,6 +125,8 @@ func (s *Store) Close(ctx context.Context, o CloseOptions) error {
 	if o.Keep {
 		errs = append(errs, s.table.saveAll(ctx))
 	}
-	s.table.endOrphans()
-	return errors.Join(append(errs, s.table.releaseShared(), s.tiers.close())...)
+	if !o.Leave {
+		s.table.endOrphans()
+	}
+	return errors.Join(append(errs, s.table.releaseShared(), s.tiers.close(o.Leave))...)
 }

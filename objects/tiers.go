@@ -47,10 +47,15 @@ func (ts tiers) inHostTier(in metadata.Inode) bool {
 	return err == nil && t.Files != nil
 }
 
-func (ts tiers) close() error {
+// close ends the use of all devices. With leave, what is kept of their memory stays.
+func (ts tiers) close(leave bool) error {
 	var errs []error
 	for _, t := range ts {
-		errs = append(errs, t.Close())
+		if leave {
+			errs = append(errs, t.Leave())
+		} else {
+			errs = append(errs, t.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package tests
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,7 +124,8 @@ func (h *held) bothDie() {
 	h.check(true)
 }
 
-// daemonCannotReturn damages the records, so that the holder gives up, and mends them.
+// daemonCannotReturn damages the records, so that the holder gives up, and mends them. Mounts that
+// fail, before they have the records and after they have mounted, leave the memory.
 func (h *held) daemonCannotReturn() {
 	h.t.Helper()
 	records, aside := filepath.Join(h.m.StateDir, "metadata"), filepath.Join(h.m.StateDir, "elsewhere")
@@ -138,9 +140,26 @@ func (h *held) daemonCannotReturn() {
 		}
 		return nil
 	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	must(h.t, err)
+	h.mountFails("not a directory")
 	must(h.t, errors.Join(os.Remove(records), os.Rename(aside, records)))
+	h.mountFails("address already in use", "--metrics", taken.Addr().String())
+	must(h.t, taken.Close())
 	h.m.Start() // a new mount, with the memory that the holder has kept
 	h.check(false)
+}
+
+// mountFails mounts, which fails for a reason.
+func (h *held) mountFails(why string, with ...string) {
+	h.t.Helper()
+	args := append([]string{
+		"mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir,
+	}, with...)
+	if out, err := h.m.Run(append(args, h.m.Dir)...); err == nil || !strings.Contains(err.Error(), why) {
+		h.t.Errorf("a mount that must fail with %q: %v, %s", why, err, out)
+	}
 }
 
 // secondMount mounts while the daemon lives, and again when it has just died.

@@ -33,6 +33,8 @@ type Arena struct {
 
 	// turn is a token: its holder may call the device.
 	turn chan struct{}
+	// leaves is set by Leave: slabs that are released stay kept. The holder of the turn uses it.
+	leaves bool
 
 	mu sync.Mutex
 	// +checklocks:mu

@@ -201,9 +201,15 @@ func (a *Arena) sendOff() error {
 
 // Close returns all slabs to the device; their leases become invalid. A second Close is
 // harmless.
-func (a *Arena) Close() error {
+func (a *Arena) Close() error { return a.close(false) }
+
+// Leave is Close, except that the keeper keeps the slabs, for the process that follows.
+func (a *Arena) Leave() error { return a.close(true) }
+
+func (a *Arena) close(leave bool) error {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
+	a.leaves = a.leaves || leave
 	a.mu.Lock()
 	open := !a.closed
 	if open {

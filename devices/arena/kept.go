@@ -134,6 +134,9 @@ func (e *keepError) Unwrap() error { return e.err }
 func (a *Arena) allocKept(ctx context.Context, id SlabID, size devices.Size) (*slab, error) {
 	length := labelStart(size) + labelBytes(size, a.opts.PageSize)
 	f, err := a.files.Create("hmcfs-"+string(a.info.Name), int64(length))
+	if errors.Is(err, devices.ErrOutOfMemory) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &keepError{err}
 	}
@@ -170,7 +173,10 @@ func (a *Arena) slabIn(ctx context.Context, f *os.File, size devices.Size) (*sla
 func (a *Arena) release(s *slab) error {
 	var errs []error
 	if s.labels != nil {
-		errs = append(errs, a.opts.Keeper.Drop(s.name), s.labels.close())
+		if !a.leaves {
+			errs = append(errs, a.opts.Keeper.Drop(s.name))
+		}
+		errs = append(errs, s.labels.close())
 	}
 	return errors.Join(append(errs, s.mem.Release())...)
 }
@@ -178,12 +184,13 @@ func (a *Arena) release(s *slab) error {
 // Restore continues with the slabs that an earlier process kept in the device's present
 // epoch, from their files by name. accept is called for the labelled ranges, and says
 // whether their owner still exists; all other pages are free. A slab without leases is not
-// continued, and files that are none of these slabs are ignored: the caller drops them,
-// and closes all of them.
+// continued: the next Trim frees it. Files that are none of these slabs are ignored: the
+// caller drops them, and closes all of them.
 //
 // Preconditions: the arena has not been used.
 //
-// Errors: of a file that is no slab; the arena must then be closed, and not used.
+// Errors: ErrNoSlab for a file that is no slab, and errors of mapping and of the device; the
+// arena must then be closed, and not used.
 func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept func(Found) bool) (Restored, error) {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -196,7 +203,7 @@ func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept f
 	}
 	for _, s := range a.keptSlabs(files) {
 		if err := memfd.Check(s.file, int64(labelStart(s.size)+labelBytes(s.size, a.opts.PageSize))); err != nil {
-			return sum, fmt.Errorf("kept slab %d of %s: %w", s.id, a.info.Name, err)
+			return sum, fmt.Errorf("kept slab %d of %s: %w: %w", s.id, a.info.Name, ErrNoSlab, err)
 		}
 		fresh, err := a.slabIn(ctx, s.file, s.size)
 		if err != nil {
@@ -205,7 +212,7 @@ func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept f
 		fresh.name = s.name
 		a.restore(s.id, fresh, accept, &sum)
 	}
-	return sum, a.sendOff()
+	return sum, nil
 }
 
 // Has reports whether a file is that of a slab in use, by its name.

@@ -11,7 +11,9 @@ import (
 const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // Create makes a file of n zero bytes that can be neither shrunk nor grown. It uses memory
-// only for the pages that are written.
+// only for the pages that are written, unless the kernel does not overcommit.
+//
+// Errors: devices.ErrOutOfMemory.
 func Create(name string, n int64) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -24,7 +26,7 @@ func Create(name string, n int64) (*os.File, error) {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sealed); err != nil {
 		return nil, errors.Join(fmt.Errorf("seal a memfd: %w", err), f.Close())
 	}
-	return f, nil
+	return reserved(f, n)
 }
 
 // Check fails unless f is a file as Create or a Space makes it, of exactly n bytes.

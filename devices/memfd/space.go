@@ -18,20 +18,21 @@ type Space struct {
 
 // OpenSpace returns a space. If none with huge pages can be had, it makes memfds.
 func OpenSpace() Space {
-	root, err := mountNowhere()
+	root, err := mountNowhere("0")
 	if err != nil {
 		return Space{}
 	}
 	return Space{root: root}
 }
 
-func mountNowhere() (root *os.File, err error) {
+// mountNowhere makes a tmpfs of at most size bytes; 0 is no limit.
+func mountNowhere(size string) (root *os.File, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unix.Close(fs)) }()
-	for _, option := range [][2]string{{"huge", "within_size"}, {"size", "0"}, {"mode", "0700"}} {
+	for _, option := range [][2]string{{"huge", "within_size"}, {"size", size}, {"mode", "0700"}} {
 		if err = unix.FsconfigSetString(fs, option[0], option[1]); err != nil {
 			return nil, err
 		}
@@ -60,7 +61,7 @@ func (s Space) Create(name string, n int64) (*os.File, error) {
 	if err := unix.Ftruncate(fd, n); err != nil {
 		return nil, errors.Join(fmt.Errorf("size a file in memory to %d bytes: %w", n, err), f.Close())
 	}
-	return f, nil
+	return reserved(f, n)
 }
 
 // Close ends the space; its files remain.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/moves"
+	"github.com/hmcfs/hmcfs/devices/memfd"
 	"github.com/hmcfs/hmcfs/tests/conformance/devicetest"
 )
 
@@ -206,6 +208,21 @@ func TestHostMemoryLimits(t *testing.T) {
 	u, err := dev.Usage()
 	if err != nil || u.Free != 10*devices.MiB || u.Used != 0 {
 		t.Errorf("usage %+v, %v", u, err)
+	}
+}
+
+// TestNoMemoryForFile allocates in a file whose second page can't be had.
+func TestNoMemoryForFile(t *testing.T) {
+	dev := openMapped(t, "size=1GiB")
+	page := os.Getpagesize()
+	f, err := memfd.Create("short", int64(page))
+	require(t, "create", err)
+	t.Cleanup(func() { require(t, "close", f.Close()) })
+	if _, err = dev.AllocIn(t.Context(), f, devices.Size(2*page)); errors.Is(err, devices.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if u, use := dev.Usage(); !errors.Is(err, devices.ErrOutOfMemory) || use != nil || u.Used != 0 {
+		t.Errorf("%v; %v in use, %v", err, u.Used, use)
 	}
 }
 

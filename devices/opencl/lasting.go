@@ -2,6 +2,7 @@ package opencl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -29,10 +30,12 @@ func (d *mappedDevice) AllocIn(ctx context.Context, f *os.File, n devices.Size) 
 		if err != nil {
 			return nil, d.allocError(n, check("mmap ("+err.Error()+")", codeOutOfHostMemory))
 		}
-		// Without huge pages, or before Linux 5.14, the memory works but is slower to access.
+		// Without huge pages the memory works but is slower to access.
 		_ = unix.Madvise(own, unix.MADV_HUGEPAGE)
 		if more > 0 {
-			_ = unix.Madvise(own, unix.MADV_POPULATE_WRITE)
+			if err = populate(own); err != nil {
+				return nil, errors.Join(d.allocError(n, check("madvise ("+err.Error()+")", codeOutOfHostMemory)), unmapOwn(own))
+			}
 		}
 		b, err := d.bufferOver(own)
 		if err != nil {
@@ -41,6 +44,19 @@ func (d *mappedDevice) AllocIn(ctx context.Context, f *os.File, n devices.Size) 
 		d.add(b)
 		return b, nil
 	})
+}
+
+// populate allocates the pages of a mapping now, so that no access fails later for want of
+// memory. Linux before 5.14 can't do it.
+func populate(p []byte) error {
+	for {
+		if err := unix.Madvise(p, unix.MADV_POPULATE_WRITE); !errors.Is(err, unix.EINTR) {
+			if errors.Is(err, unix.EINVAL) {
+				return nil
+			}
+			return err
+		}
+	}
 }
 
 // Resume implements devices.Lasting.

@@ -48,7 +48,7 @@ const (
 	headMagic = iota
 	headGeneration
 	headDevice
-	headFirstEpoch // the device's epoch in the records
+	headFirstEpoch // the device's epoch in the records when the table was made
 	headEpoch
 	headSize
 	headTop // entries from here on were never used
@@ -90,7 +90,7 @@ func keptName(device devices.Name) string { return arena.KeptPrefix(device) + "o
 // keptIdentity says which records and which device a table belongs to.
 type keptIdentity struct {
 	generation metadata.Generation
-	// first is the device's epoch in the records, epoch its present one.
+	// first is the device's epoch in the records, epoch that of the table.
 	first, epoch metadata.Epoch
 	device       uint64
 	entries      int
@@ -139,9 +139,11 @@ func mapTable(f *os.File, id keptIdentity) (*keptTable, error) {
 
 // openKeptTable opens the table of an earlier process, if it is one of these records and
 // this device.
+//
+// Errors: ErrLost if it is not.
 func openKeptTable(f *os.File, id keptIdentity) (*keptTable, error) {
 	if err := memfd.Check(f, 8*int64(tableWords(id.entries))); err != nil {
-		return nil, err
+		return nil, errors.Join(ErrLost, err)
 	}
 	kt, err := mapTable(f, id)
 	if err != nil {
@@ -156,15 +158,18 @@ func openKeptTable(f *os.File, id keptIdentity) (*keptTable, error) {
 		{headGeneration, uint64(id.generation), "it belongs to other records"},
 		{headDevice, id.device, "the device has changed"},
 		{headSize, uint64(id.entries), "the device has changed"},
-		{headFirstEpoch, uint64(id.first), "the device was used without it"},
 	} {
 		if kt.words.At(want.at).Load() != want.value {
-			return nil, errors.Join(errors.New(want.what), kt.words.Unmap())
+			return nil, errors.Join(fmt.Errorf("%s: %w", want.what, ErrLost), kt.words.Unmap())
 		}
 	}
 	kt.epoch = metadata.Epoch(kt.words.At(headEpoch).Load())
 	if top := kt.words.At(headTop).Load(); kt.epoch == 0 || top > uint64(kt.size) {
-		return nil, errors.Join(errors.New("it is damaged"), kt.words.Unmap())
+		return nil, errors.Join(fmt.Errorf("it is damaged: %w", ErrLost), kt.words.Unmap())
+	}
+	// The records have the later epoch once a process has started that continues it.
+	if first := metadata.Epoch(kt.words.At(headFirstEpoch).Load()); id.first != first && id.first != kt.epoch {
+		return nil, errors.Join(fmt.Errorf("the device was used without it: %w", ErrLost), kt.words.Unmap())
 	}
 	return kt, nil
 }

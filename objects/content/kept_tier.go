@@ -63,41 +63,57 @@ func NewKeptTier(dev devices.Device, o arena.Options, k KeepOptions) (*Tier, err
 		return nil, err
 	}
 	kept.id.device, kept.id.entries = identify(dev.Info(), t.arena.PageSize())
-	if err := kept.resume(); err != nil {
-		log.Warn("device memory of an earlier process can't be used; its objects are lost", zap.Error(err))
+	t.kept = kept
+	if err := kept.find(); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory of %s that an earlier process has left: %w", name, err), t.Leave())
 	}
 	kept.id.first = t.Epoch()
-	t.kept = kept
 	if t.table(t.Epoch()) == nil {
-		return nil, errors.Join(fmt.Errorf("could not keep the state of %s", name), t.Close())
+		return nil, errors.Join(fmt.Errorf("could not keep the state of %s", name), t.Leave())
 	}
 	return t, nil
 }
 
-// resume finds what an earlier process has kept and continues its epoch. Without it, or
-// after an error, it drops everything.
-func (k *keptTier) resume() error {
+// find finds what an earlier process has kept and continues its epoch. What contradicts
+// itself, or the records, is dropped; after an error, everything is as it was.
+func (k *keptTier) find() error {
 	found, err := k.Keeper.Kept(arena.KeptPrefix(k.device))
-	if err != nil {
-		return fmt.Errorf("find kept memory: %w", err)
+	if len(found) > 0 {
+		k.found = found
 	}
-	if len(found) == 0 {
-		return nil
+	if err != nil || k.found == nil {
+		return err
 	}
-	k.found = found
-	f := found[keptName(k.device)]
+	if err = k.resume(); !errors.Is(err, ErrLost) {
+		return err
+	}
+	k.Logger.Error("device memory of an earlier process can't be used; its objects are lost", zap.String("device", string(k.device)), zap.Error(err))
+	if err = k.drop(); err != nil {
+		k.Logger.Warn("could not drop all of it", zap.Error(err))
+	}
+	return k.closeFound()
+}
+
+// resume continues the epoch of what was found.
+//
+// Errors: ErrLost for a contradiction.
+func (k *keptTier) resume() error {
+	f := k.found[keptName(k.device)]
 	if f == nil {
-		return errors.Join(errors.New("the state of its objects is missing"), k.dropFound())
+		return fmt.Errorf("the state of its objects is missing: %w", ErrLost)
 	}
 	table, err := openKeptTable(f, k.id)
-	if err == nil && !table.hasAll(found) {
-		err = errors.Join(errors.New("some of it is missing"), table.words.Unmap())
-	}
-	if err == nil {
-		err = k.dev.Resume(devices.Epoch(table.epoch))
-	}
 	if err != nil {
-		return errors.Join(err, k.dropFound())
+		return err
+	}
+	if !table.hasAll(k.found) {
+		return errors.Join(fmt.Errorf("some of it is missing: %w", ErrLost), table.words.Unmap())
+	}
+	if err = k.dev.Resume(devices.Epoch(table.epoch)); err != nil {
+		if errors.Is(err, devices.ErrLost) {
+			err = errors.Join(ErrLost, err)
+		}
+		return errors.Join(err, table.words.Unmap())
 	}
 	k.mu.Lock()
 	k.now, k.epoch = table, table.epoch
@@ -105,11 +121,19 @@ func (k *keptTier) resume() error {
 	return nil
 }
 
-// dropFound drops everything that an earlier process has kept.
-func (k *keptTier) dropFound() error {
+// drop drops what was found, and the table.
+func (k *keptTier) drop() error {
+	errs := []error{k.Keeper.Drop(keptName(k.device))}
+	for name := range k.found {
+		errs = append(errs, k.Keeper.Drop(name))
+	}
+	return errors.Join(errs...)
+}
+
+func (k *keptTier) closeFound() error {
 	var errs []error
-	for name, f := range k.found {
-		errs = append(errs, f.Close(), k.Keeper.Drop(name))
+	for _, f := range k.found {
+		errs = append(errs, f.Close())
 	}
 	k.found = nil
 	return errors.Join(errs...)
@@ -136,18 +160,27 @@ func (t *Tier) table(epoch metadata.Epoch) *keptTable {
 	id := k.id
 	id.epoch = epoch
 	var err error
+	before := k.now
 	if k.now, err = newKeptTable(k.Keeper, k.device, id); err != nil {
-		k.Logger.Warn("objects end with this process", zap.Error(err))
+		k.Logger.Warn("objects end with this process", zap.Error(err), zap.NamedError("drop", k.endTable(before)))
 	}
 	k.epoch = epoch
 	return k.now
 }
 
-// close drops the tables. Content is not used any more.
-func (k *keptTier) close() error {
+// endTable makes sure that no process continues with a table. It may be nil.
+func (k *keptTier) endTable(kt *keptTable) error {
+	if kt != nil {
+		kt.words.At(headMagic).Store(0)
+	}
+	return k.Keeper.Drop(keptName(k.device))
+}
+
+// leave ends the use of the tables and of what was found. Content is not used any more.
+func (k *keptTier) leave() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	errs := []error{k.dropFound(), k.Keeper.Drop(keptName(k.device))}
+	errs := []error{k.closeFound()}
 	for _, table := range append(k.past, k.now) {
 		if table != nil {
 			errs = append(errs, table.words.Unmap())

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -59,17 +61,36 @@ func (t *Tier) Survivors() []*Survivor {
 // write had stored beyond it was not confirmed. Survivors whose memory contradicts itself,
 // or their record, are then broken and without memory.
 //
-// Errors: of memory that does not fit. The device is then in a new epoch, and all objects
-// of the earlier process are lost.
+// Errors: ErrLost for a file that is no slab. The device is then in a new epoch, and all
+// objects of the earlier process are lost. After any other error everything is still kept,
+// and the tier can only be left.
 func (t *Tier) Revive(ctx context.Context, live []*Survivor) (arena.Restored, error) {
-	sum, err := t.revive(ctx, live)
-	if err != nil {
-		k := t.kept
-		k.id.first = metadata.Epoch(devices.NextEpoch(t.Dev.Epoch()))
-		err = errors.Join(err, k.dev.Resume(devices.Epoch(k.id.first)), t.arena.Trim(), k.dropFound())
-		t.table(t.Epoch())
+	sum, err := t.revive(context.WithoutCancel(ctx), live)
+	switch {
+	case errors.Is(err, arena.ErrNoSlab):
+		err = errors.Join(ErrLost, err)
+		if failed := t.startOver(); failed != nil {
+			return sum, failed
+		}
+	case err != nil:
+		return sum, err
 	}
+	t.warnUnfreed(errors.Join(t.arena.Trim(), t.endFound()))
 	return sum, err
+}
+
+// startOver begins a new epoch, which loses all objects.
+func (t *Tier) startOver() error {
+	k := t.kept
+	next := metadata.Epoch(devices.NextEpoch(t.Dev.Epoch()))
+	if err := k.dev.Resume(devices.Epoch(next)); err != nil {
+		return err
+	}
+	k.id.first = next
+	if t.table(next) == nil {
+		return fmt.Errorf("could not keep the state of %s", t.Name)
+	}
+	return nil
 }
 
 func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, error) {
@@ -92,28 +113,26 @@ func (t *Tier) revive(ctx context.Context, live []*Survivor) (arena.Restored, er
 		return sum, err
 	}
 	for _, s := range live {
-		if s.Dirty {
-			err = errors.Join(err, t.settleMaps(kt, s))
-		} else {
-			err = errors.Join(err, t.checkMaps(kt, s))
+		if !s.Dirty {
+			t.checkMaps(kt, s)
+		} else if err := t.settleMaps(kt, s); err != nil {
+			return sum, err
 		}
 	}
 	kt.adopt(byOwner)
-	kt.words.At(headFirstEpoch).Store(uint64(kt.epoch))
-	return sum, errors.Join(err, t.endFound())
+	return sum, nil
 }
 
 // checkMaps compares the memory of a survivor with its record.
-func (t *Tier) checkMaps(kt *keptTable, s *Survivor) error {
+func (t *Tier) checkMaps(kt *keptTable, s *Survivor) {
 	n := uint64(0)
 	for i := range s.Maps {
 		n += s.Maps[i].Len
 	}
 	if n != s.Recorded {
-		return t.breakUp(kt, s)
+		t.breakUp(kt, s)
 	}
 	s.Maps = nil
-	return nil
 }
 
 // settleMaps puts the mappings of a survivor into order.
@@ -126,7 +145,8 @@ func (t *Tier) settleMaps(kt *keptTable, s *Survivor) error {
 	for i := range s.Maps {
 		m := &s.Maps[i]
 		if m.FileOff < end || m.FileOff+m.Len > maxOffset {
-			return t.breakUp(kt, s)
+			t.breakUp(kt, s)
+			return nil
 		}
 		end = m.FileOff + m.Len
 		data := min(m.Written, max(s.Facts.Size, m.FileOff)-m.FileOff)
@@ -144,7 +164,7 @@ func (t *Tier) settleMaps(kt *keptTable, s *Survivor) error {
 }
 
 // breakUp frees the memory of a survivor.
-func (t *Tier) breakUp(kt *keptTable, s *Survivor) error {
+func (t *Tier) breakUp(kt *keptTable, s *Survivor) {
 	kt.setState(s.entry, stateLoose, 0)
 	s.Broken = true
 	var errs []error
@@ -156,7 +176,15 @@ func (t *Tier) breakUp(kt *keptTable, s *Survivor) error {
 		errs = append(errs, err)
 	}
 	s.Maps = nil
-	return errors.Join(errs...)
+	t.warnUnfreed(errors.Join(errs...))
+}
+
+// warnUnfreed logs a failure to free memory that no object needs; it may be nil. What is still
+// kept of it is freed by the next start.
+func (t *Tier) warnUnfreed(err error) {
+	if err != nil {
+		t.kept.Logger.Warn("could not free all memory of an earlier process", zap.String("device", string(t.Name)), zap.Error(err))
+	}
 }
 
 func mappedRange(m *metadata.Mapping) devices.Range {

@@ -125,14 +125,26 @@ func (t *Tier) Trim() error {
 	return t.arena.Trim()
 }
 
-// Close returns the arena's memory to the device.
+// Close returns the arena's memory to the device, and drops what is kept of it.
 func (t *Tier) Close() error {
 	if t.arena == nil {
 		return nil
 	}
 	err := t.arena.Close()
 	if t.kept != nil {
-		err = errors.Join(err, t.kept.close())
+		err = errors.Join(err, t.kept.drop(), t.kept.leave())
+	}
+	return err
+}
+
+// Leave is Close, except that what is kept stays, for the process that follows.
+func (t *Tier) Leave() error {
+	if t.arena == nil {
+		return nil
+	}
+	err := t.arena.Leave()
+	if t.kept != nil {
+		err = errors.Join(err, t.kept.leave())
 	}
 	return err
 }

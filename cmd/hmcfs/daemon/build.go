@@ -56,7 +56,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	}
 	back.push(func() {
 		d.lock.Remove()
-		if !d.held { // its socket is there
+		if !d.inherited { // the holder's socket is there
 			p.Clean()
 		}
 	})
@@ -293,7 +293,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.tree, d.collector = cluster.NewMesh(d.store, nil), d.newCollector(nil)
 	d.warnRecovery(d.store.Recovery())
 	back.push(func() {
-		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true}) //nolint:errcheck // the error that led here is reported
+		d.store.Close(context.WithoutCancel(ctx), objects.CloseOptions{Keep: true, Leave: d.inherited}) //nolint:errcheck // the error that led here is reported
 	})
 	return nil
 }
@@ -345,9 +345,13 @@ func (d *Daemon) serveFiles(ctx context.Context, back *undo) error {
 	if m, found, err := place.MountAt(d.opts.Places.MountPoint); err == nil && found {
 		d.dev = m.Dev
 	}
-	if !d.resumes {
-		back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
+	if d.resumes {
+		// Programs use the mount again: an error from here on is the daemon's death, which they
+		// don't notice if nothing is closed before this process exits.
+		back.release()
+		return nil
 	}
+	back.push(func() { d.unmountForSure(context.WithoutCancel(ctx)) })
 	return nil
 }
 

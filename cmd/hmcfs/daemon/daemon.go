@@ -39,8 +39,9 @@ type Daemon struct {
 	// continues.
 	vault   *holder.Client
 	resumes bool
-	// held is set while a holder may live that this daemon has not started.
-	held bool
+	// inherited is set if the holder is that of an earlier daemon: it, and what it keeps, outlive a
+	// start that fails.
+	inherited bool
 	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry

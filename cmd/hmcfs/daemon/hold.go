@@ -28,14 +28,14 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 		return fmt.Errorf("%s: %w", p.MountPoint, err)
 	}
 	if err == nil {
-		d.held = true
+		d.inherited = true
 		if err = own(ctx, vault); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), vault.Close())
 		}
 		if err = d.useHeld(vault); err != nil {
 			return errors.Join(err, vault.Close())
 		}
-		d.held = d.vault != nil
+		d.inherited = d.vault != nil
 	}
 	launches := d.vault == nil && d.opts.Settings.Hold && d.opts.Holder != nil
 	if launches && d.opts.Revived {
@@ -53,15 +53,23 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 		return nil
 	}
 	back.push(func() {
-		end := d.vault.Close // the holder keeps what a dead daemon left
-		if launches {
-			end = d.vault.End
-		}
-		if err := end(); err != nil {
+		if err := d.leaveHolder(); err != nil {
 			d.log.Warn("could not leave the holder", zap.Error(err))
 		}
 	})
 	return nil
+}
+
+// leaveHolder leaves the holder after a start that has failed. It goes on to keep what a dead daemon
+// left, but not a mount that this one has made and undone.
+func (d *Daemon) leaveHolder() error {
+	switch {
+	case !d.inherited:
+		return d.vault.End()
+	case d.resumes:
+		return d.vault.Close()
+	}
+	return errors.Join(fs.DropHeld(d.vault), d.vault.Close())
 }
 
 // watchHolder logs the end of the holder, unless it comes with that of the daemon.
@@ -128,7 +136,7 @@ func (d *Daemon) useHeld(vault *holder.Client) error {
 	case !d.opts.Settings.Hold:
 		return vault.End()
 	}
-	d.vault, d.resumes = vault, held && there
+	d.vault, d.inherited, d.resumes = vault, true, held && there
 	if d.resumes {
 		return nil
 	}
