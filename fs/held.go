@@ -155,7 +155,6 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	}
 	o.MaxWrite = devices.Size(h.state.header.maxWrite)
 	s.fs.request, s.fs.opts.MaxWrite = int(o.MaxWrite), o.MaxWrite
-	warm(s.fs.request)
 	h.later = true
 	with, err := handshake(h, &h.state.header.init, fuseOptions(o, s.fs))
 	if err != nil {

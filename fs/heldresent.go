@@ -102,9 +102,14 @@ func (h *holding) Link(cancel <-chan struct{}, in *fuse.LinkIn, name string, out
 // Create implements fuse.RawFileSystem.
 func (h *holding) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	if h.again(&in.InHeader, heldFile, &out.OpenOut) {
-		if status := h.Lookup(cancel, &in.InHeader, name, &out.EntryOut); status == fuse.OK {
+		if h.Lookup(cancel, &in.InHeader, name, &out.EntryOut) == fuse.OK && out.NodeId == h.inoOf(out.Fh) {
 			return fuse.OK
 		}
+		// Others have removed the name, or given it to another file.
+		if out.NodeId != 0 {
+			h.Forget(out.NodeId, 1)
+		}
+		h.Release(cancel, &fuse.ReleaseIn{InHeader: in.InHeader, Fh: out.Fh})
 		*out = fuse.CreateOut{}
 	}
 	status := h.filesystem.Create(cancel, in, name, out)
@@ -115,6 +120,15 @@ func (h *holding) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string,
 		h.opened(&in.InHeader, out.NodeId, in.Flags, heldFile, &out.OpenOut)
 	}
 	return status
+}
+
+// inoOf returns the inode of an open file; 0 if there is none.
+func (h *holding) inoOf(fh uint64) uint64 {
+	file, ok := h.files.get(fh)
+	if !ok || file.open == nil {
+		return 0
+	}
+	return uint64(file.open.Ino())
 }
 
 // openMade opens a file that the same request has made before.

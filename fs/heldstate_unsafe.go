@@ -166,6 +166,7 @@ func (s *heldState) close() error {
 func (s *heldState) add(h heldSlot) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.header.last = max(s.header.last, h.id) // also if there is no room: no number may come again
 	i := s.fresh
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
@@ -178,7 +179,6 @@ func (s *heldState) add(h heldSlot) (ok bool) {
 	id := h.id
 	h.id = 0
 	*slot = h
-	s.header.last = max(s.header.last, id)
 	atomic.StoreUint64(&slot.id, id)
 	s.at[heldKey{id, h.kind}] = i
 	return true

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// inoBatch is the number of inode numbers reserved in the KV at a time. A crash wastes at
-// most this many. Reserving is a change that must survive the process, for which a caller waits.
+// inoBatch is the number of inode numbers reserved in the KV at a time. Each run of the program wastes
+// at most this many. Reserving is a change that must survive the process, for which a caller waits.
 const inoBatch = 1 << 16
 
 // allocator assigns inode numbers, each once. The numbers from next up to limit, exclusive,

@@ -87,7 +87,7 @@ func (s *Session) newAnswer(ctx context.Context) *answer {
 // recycle keeps the memory of an answer for a later call, if nobody else can use this one any more.
 // The caller has ended it, and uses it no longer.
 func (a *answer) recycle() {
-	if !a.over || !a.alone {
+	if !a.alone || !a.over { // in this order: one that is not alone is still read
 		return
 	}
 	a.mu.Lock()
@@ -168,7 +168,9 @@ func (a *answer) next() (part, error) {
 		a.mu.Lock()
 		if len(a.parts) > 0 {
 			p := a.parts[0]
-			a.parts = append(a.parts[:0], a.parts[1:]...)
+			n := copy(a.parts, a.parts[1:])
+			a.parts[n] = part{} // its body can be large
+			a.parts = a.parts[:n]
 			a.mu.Unlock()
 			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
 			return p, nil
@@ -267,6 +269,7 @@ func (a *answer) end() {
 		return
 	}
 	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	a.alone = false
 	go func() {
 		defer a.session.forget(a)
 		for !a.over {

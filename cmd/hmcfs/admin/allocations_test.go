@@ -130,17 +130,18 @@ func TestAllocations(t *testing.T) {
 		{"write of 4 KiB of memory", 5, func() { _, err := f.WriteMemory(ctx, from[0].Blobs[0], 0); fatal(t, err) }},
 		{"read of 4 KiB into memory", 2, func() { _, err := f.ReadMemory(ctx, to[0].Blobs[0], 0); fatal(t, err) }},
 	} {
-		if got := least(c.do); got > c.most {
+		if got := least(c.do, c.most); got > c.most {
 			t.Errorf("%s allocates %v times, at most %v", c.what, got, c.most)
 		}
 	}
 }
 
-// least returns the fewest allocations of many calls: other goroutines allocate too, and a call that
-// was delayed is carried out by several.
-func least(run func()) float64 {
+// least returns the fewest allocations of many calls, or of those up to one with at most enough: other
+// goroutines allocate too, a call that was delayed is carried out by several, and on a busy machine that
+// can be so for a while.
+func least(run func(), enough float64) float64 {
 	best := testing.AllocsPerRun(1, run)
-	for range 200 {
+	for i := 0; i < 20000 && best > enough; i++ {
 		best = min(best, testing.AllocsPerRun(1, run))
 	}
 	return best

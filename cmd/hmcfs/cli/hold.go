@@ -31,7 +31,7 @@ func (m *mountRun) holdCommand() *exec.Cmd {
 // startAgain returns how the daemon is started again when it dies, with the same options and in the
 // same directory. It must be called before the daemon leaves that directory.
 func (m *mountRun) startAgain() (holder.Start, error) {
-	if m.Getenv("NOTIFY_SOCKET") != "" {
+	if m.foreground && m.Getenv("NOTIFY_SOCKET") != "" {
 		return holder.Start{}, nil // the service manager does
 	}
 	dir, err := os.Getwd()
@@ -56,6 +56,9 @@ func heldEnv(env []string) []string {
 	const name, value = "GODEBUG=", "madvdontneed=0"
 	for i, v := range env {
 		if strings.HasPrefix(v, name) {
+			if strings.Contains(v, value) {
+				return env
+			}
 			env = slices.Clone(env)
 			env[i] = v + "," + value
 			return env

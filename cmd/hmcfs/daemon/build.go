@@ -27,7 +27,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	var back undo
 	defer back.run()
 	steps := []func(context.Context, *undo) error{
-		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.serveFiles, d.listen, d.announce,
+		d.takePlaces, d.startGuard, d.openDevices, d.readTopology, d.openRecords, d.openStore, d.join, d.serveFiles, d.listen, d.announce, d.reportReady,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -410,6 +410,14 @@ func (d *Daemon) announce(context.Context, *undo) error {
 		return err
 	}
 	return place.Announce(d.opts.Places.MountPoint, config, d.opts.Settings.AllowOther)
+}
+
+// reportReady has the holder start the daemon again from here on.
+func (d *Daemon) reportReady(context.Context, *undo) error {
+	if err := d.vault.Ready(d.opts.Again); err != nil {
+		return fmt.Errorf("%s: the holder can't be told how to start the daemon again: %w", d.opts.Places.MountPoint, err)
+	}
+	return nil
 }
 
 // limits returns the limits of users and files, with the number of refusals.

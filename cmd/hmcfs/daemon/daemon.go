@@ -113,9 +113,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if d.vault != nil {
-		if err := d.vault.Ready(o.Again); err != nil {
-			d.log.Error("the holder can't be told how to start the daemon again", zap.Error(err))
-		}
 		go d.watchHolder()
 	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines

@@ -28,14 +28,20 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 		return fmt.Errorf("%s: %w", p.MountPoint, err)
 	}
 	if err == nil {
+		d.inherited = true
 		if err = own(ctx, vault); err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), vault.Close())
 		}
 		if err = d.useHeld(vault); err != nil {
 			return errors.Join(err, vault.Close())
 		}
+		d.inherited = d.vault != nil
 	}
-	if d.vault == nil && d.opts.Settings.Hold && d.opts.Holder != nil {
+	launches := d.vault == nil && d.opts.Settings.Hold && d.opts.Holder != nil
+	if launches && d.opts.Revived {
+		return fmt.Errorf("%s: the process that has started this daemon again has ended", p.MountPoint)
+	}
+	if launches {
 		if d.vault, err = holder.Launch(d.opts.Holder(), p.Holder()); err != nil {
 			return err
 		}
@@ -148,10 +154,11 @@ func (d *Daemon) keeper() devices.DescriptorStore {
 // mount mounts, or continues the mount that the holder keeps.
 func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
 	o.Vault = d.keeper()
-	if !d.resumes {
-		return fs.Mount(ctx, o)
+	mount := fs.Mount
+	if d.resumes {
+		mount = fs.Resume
 	}
-	server, err := fs.Resume(ctx, o)
+	server, err := mount(ctx, o)
 	if err == nil {
 		d.store.ReleaseUnclaimed(ctx)
 	}

@@ -7,11 +7,19 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
 
 var _ devices.DescriptorStore = (*Client)(nil)
+
+const (
+	// longestSocket bounds the path of a Unix socket: sun_path has 108 bytes, with a 0 at the end.
+	longestSocket = 107
+	// patience bounds one exchange with a holder, which only has to look things up.
+	patience = 10 * time.Second
+)
 
 // Client is a connection to a holder. Its methods may be called from any goroutine; a nil client
 // is that of a daemon without a holder, and does nothing.
@@ -25,6 +33,9 @@ type Client struct {
 
 // Dial connects to the holder that listens at a path. os.ErrNotExist reports that there is none.
 func Dial(socket string) (*Client, error) {
+	if len(socket) > longestSocket {
+		return nil, fmt.Errorf("%s: no socket has so long a path: %w", socket, os.ErrNotExist)
+	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%s: no holder listens: %w", socket, os.ErrNotExist)
@@ -66,14 +77,33 @@ func Finish(socket string) error {
 func (c *Client) ask(m *message, f *os.File) (message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := send(c.conn, m, f); err != nil {
-		return message{}, fmt.Errorf("ask the holder to %s: %w", m.Op, err)
+	err := c.sendLocked(m, f)
+	var answer message
+	if err == nil {
+		answer, err = c.answerLocked()
 	}
-	answer, err := c.answerLocked()
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
 	if err != nil {
 		return message{}, fmt.Errorf("ask the holder to %s: %w", m.Op, err)
 	}
 	return answer, nil
+}
+
+// sendLocked begins an exchange. An exchange that fails ends the connection: its answer must not be
+// taken for that of the next one.
+//
+// +checklocks:c.mu
+func (c *Client) sendLocked(m *message, f *os.File) error {
+	err := c.conn.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		err = send(c.conn, m, f)
+	}
+	if err != nil {
+		_ = c.conn.Close()
+	}
+	return err
 }
 
 // answerLocked reads one answer without a descriptor.
@@ -84,8 +114,8 @@ func (c *Client) answerLocked() (message, error) {
 	if f != nil {
 		err = errors.Join(err, f.Close())
 	}
-	if err == nil && answer.Error != "" {
-		err = errors.New(answer.Error)
+	if err != nil {
+		_ = c.conn.Close()
 	}
 	return answer, err
 }
@@ -112,13 +142,15 @@ func (c *Client) Keep(name string, f *os.File) error {
 func (c *Client) Kept(prefix string) (map[string]*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := send(c.conn, &message{Op: opKept, Name: prefix}, nil); err != nil {
+	if err := c.sendLocked(&message{Op: opKept, Name: prefix}, nil); err != nil {
 		return nil, fmt.Errorf("ask the holder for descriptors: %w", err)
 	}
 	all := map[string]*os.File{}
 	for {
 		m, f, err := receive(c.conn, c.buf)
-		if err == nil && m.Error != "" {
+		if err != nil {
+			_ = c.conn.Close()
+		} else if m.Error != "" {
 			err = errors.New(m.Error)
 		}
 		switch {

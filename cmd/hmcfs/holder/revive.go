@@ -19,6 +19,9 @@ const (
 	longestPause = 5 * time.Second
 	// settled bounds the life of a daemon that does not stay.
 	settled = time.Second
+	// startLimit bounds the time until a daemon owns the holder, which comes before it recovers
+	// anything.
+	startLimit = time.Minute
 )
 
 // tries counts the daemons in a row that did not stay. The zero value has none.
@@ -71,6 +74,7 @@ func (s *server) revive(owned <-chan struct{}) {
 			s.failed()
 			continue
 		}
+		setOOM(cmd.Process.Pid, s.oom)
 		s.log.Info("started a daemon again", zap.Int("daemon", cmd.Process.Pid))
 		exited := make(chan struct{})
 		go func() {
@@ -78,13 +82,27 @@ func (s *server) revive(owned <-chan struct{}) {
 			cmd.Wait() //nolint:errcheck // how it ended is read from its state
 			s.exited(cmd.ProcessState)
 		}()
+		limit := time.NewTimer(startLimit)
 		select {
 		case <-owned:
+			limit.Stop()
 			return
+		case <-limit.C:
+			s.log.Error("a daemon that was started again does nothing; it is killed", zap.Int("daemon", cmd.Process.Pid))
+			_ = cmd.Process.Kill() // it may have ended
+			<-exited
+			s.failed()
 		case <-exited:
+			limit.Stop()
+			select {
+			case <-owned: // by another one
+				return
+			default:
+			}
 			s.log.Error("a daemon that was started again has exited at once", zap.String("status", cmd.ProcessState.String()))
 			s.failed()
 		case <-s.over:
+			limit.Stop()
 			return
 		}
 	}
@@ -110,19 +128,14 @@ func (s *server) await(owned <-chan struct{}) {
 	}
 }
 
-// exited is called when a daemon that the holder has started is gone. One that was killed, by another
-// process or by the kernel for want of memory, has not failed by itself: the next one is started,
-// but after a pause if it never served.
+// exited is called when a daemon that the holder has started is gone. One that served and was killed,
+// by another process or by the kernel for want of memory, has not failed.
 func (s *server) exited(how *os.ProcessState) {
 	status, ok := how.Sys().(syscall.WaitStatus)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		return
-	}
-	s.tries.failed = 0
-	if s.served != how.Pid() {
-		s.tries.failed = 1
+	if ok && status.Signaled() && status.Signal() == syscall.SIGKILL && s.served == how.Pid() {
+		s.tries.failed = 0
 	}
 }
 

@@ -24,6 +24,8 @@ type Options struct {
 	// Pause is the time between the first and the second start in a row of daemons that do not
 	// stay; it doubles with each. Default 50 ms.
 	Pause time.Duration
+	// OOM is the oom_score_adj of the daemons that the holder starts; empty leaves it.
+	OOM string
 	// Logger gets deaths and restarts; nil is silent.
 	Logger *zap.Logger
 }
@@ -49,8 +51,11 @@ const mountPrefix = "mount/"
 type server struct {
 	log   *zap.Logger
 	pause time.Duration
+	// oom is the daemons' oom_score_adj; empty if it is this process's.
+	oom string
 	// over is closed when the holder is to end.
 	over chan struct{}
+	once sync.Once
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -97,9 +102,11 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	s := &server{
 		log: o.Logger.Named("holder"), over: make(chan struct{}), kept: map[string]*os.File{},
-		pause: cmp.Or(o.Pause, firstPause), owned: make(chan struct{}), status: Status{PID: os.Getpid()},
+		oom: o.OOM, pause: cmp.Or(o.Pause, firstPause), owned: make(chan struct{}), status: Status{PID: os.Getpid()},
 	}
 	go s.accept(o.Listener)
+	unowned := time.AfterFunc(firstOwner, s.endUnowned)
+	defer unowned.Stop()
 	select {
 	case <-s.over:
 	case <-o.Stop:
@@ -192,9 +199,10 @@ func (s *server) answer(from *session, m *message, f *os.File) error {
 	case opNext:
 		return reply(from, s.follow(from, m.Start))
 	case opEnd:
-		err := reply(from, s.end(from))
-		if s.isEnded() {
-			close(s.over)
+		refusal := s.end(from)
+		err := reply(from, refusal)
+		if refusal == nil {
+			s.finish()
 		}
 		return err
 	}
@@ -348,10 +356,20 @@ func (s *server) end(from *session) error {
 	return nil
 }
 
-func (s *server) isEnded() bool {
+// finish ends the holder.
+func (s *server) finish() { s.once.Do(func() { close(s.over) }) }
+
+// firstOwner bounds the time until the daemon that has started a holder owns it.
+const firstOwner = 30 * time.Second
+
+// endUnowned ends a holder that nobody has come to own.
+func (s *server) endUnowned() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended
+	if s.owner == nil && s.start == nil && s.status.Deaths == 0 {
+		s.ended = true
+		s.finish()
+	}
 }
 
 // stop ends the holder as soon as no daemon owns it.
@@ -359,9 +377,9 @@ func (s *server) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopping = true
-	if s.owner == nil && !s.ended {
+	if s.owner == nil {
 		s.ended = true
-		close(s.over)
+		s.finish()
 	}
 }
 
@@ -379,7 +397,7 @@ func (s *server) left(from *session) {
 	if s.stopping || s.start == nil {
 		// There is nobody to wait for: the first daemon failed, or the holder is to end.
 		s.ended = true
-		close(s.over)
+		s.finish()
 		return
 	}
 	s.log.Warn("the daemon has died", zap.Int("daemon", from.pid), zap.Int("deaths", s.status.Deaths))

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -50,17 +51,34 @@ func Run(ctx context.Context, stop <-chan struct{}, log *zap.Logger) error {
 	if !ok {
 		return errors.Join(fmt.Errorf("serve as a holder: descriptor 3 is a %T", l), l.Close())
 	}
-	avoidOOM(log)
+	// The log may be a pipe whose reader ends. The daemons inherit this.
+	signal.Ignore(syscall.SIGPIPE)
+	before := avoidOOM(log)
 	if err := shrink(); err != nil {
 		log.Debug("can't give memory back", zap.Error(err))
 	}
-	return Serve(ctx, Options{Listener: unix, Stop: stop, Logger: log})
+	return Serve(ctx, Options{Listener: unix, Stop: stop, OOM: before, Logger: log})
 }
 
 // avoidOOM makes the kernel end other processes first when memory is short. Only root may; for
-// others, and where /proc is read-only, the holder is as likely to be ended as others of its size.
-func avoidOOM(log *zap.Logger) {
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-900\n"), 0); err != nil {
+// others, and where /proc is read-only, the holder is as likely to be ended as others of its size. It
+// returns the value from before, which is that of the daemon.
+func avoidOOM(log *zap.Logger) (before string) {
+	const path = "/proc/self/oom_score_adj"
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte("-900\n"), 0)
+	}
+	if err != nil {
 		log.Debug("can't ask the kernel to spare the holder when memory is short", zap.Error(err))
+		return ""
+	}
+	return string(data)
+}
+
+// setOOM gives a daemon the value that it would have without a holder.
+func setOOM(pid int, value string) {
+	if value != "" {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(value), 0) // it may have ended
 	}
 }

@@ -34,7 +34,7 @@ type Paths struct {
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, "admin.sock") }
 
 // Holder returns the path of the socket of the process that keeps the mount while no daemon lives.
-func (p Paths) Holder() string { return filepath.Join(p.Runtime, "holder.sock") }
+func (p Paths) Holder() string { return filepath.Join(p.Runtime, "hold.sock") }
 
 // Lock returns the path of the file that a living daemon holds locked.
 func (p Paths) Lock() string { return filepath.Join(p.Runtime, "lock") }
