@@ -155,7 +155,7 @@ func (h *held) daemonCannotReturn() {
 // daemonsFailLate has daemons continue the mount, and then fail: programs notice nothing.
 func (h *held) daemonsFailLate() {
 	h.t.Helper()
-	keeper, err := holder.Dial(filepath.Join(h.m.RuntimeDir, "holder.sock"))
+	keeper, err := holder.Dial(filepath.Join(h.m.RuntimeDir, "hold.sock"))
 	must(h.t, err)
 	defer func() { must(h.t, keeper.Close()) }()
 	socket := filepath.Join(h.m.RuntimeDir, "admin.sock")
