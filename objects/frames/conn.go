@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,9 +38,8 @@ const (
 type Conn struct {
 	file *os.File // a socket in blocking mode, whose reads and writes have limits
 	raw  syscall.RawConn
-	// later is an epoll of its own, which tells the runtime that there is something to read.
-	later *os.File
-	watch syscall.RawConn // that of later
+	// wait is made when a read has to wait for long: most connections of many never do.
+	wait waiter
 	// try is attempt, made once.
 	try func(fd uintptr) bool
 	// cut is true when the next Read, or that in progress, returns os.ErrDeadlineExceeded.
@@ -65,19 +65,68 @@ func Adopt(c *net.UnixConn, limit time.Duration) (_ *Conn, err error) {
 	k.try = k.attempt
 	k.file, err = adoptFile(c, limit)
 	if err = errors.Join(err, c.Close()); err == nil {
-		k.later, err = newWatch()
-	}
-	if err == nil {
 		k.raw, err = k.file.SyscallConn()
 	}
-	if err == nil {
-		k.watch, err = k.later.SyscallConn()
-	}
 	if err != nil {
-		_, _ = k.file.Close(), k.later.Close() // the failure is returned; a nil one is refused
+		_ = k.file.Close() // the failure is returned; a nil one is refused
 		return nil, fmt.Errorf("adopt a connection: %w", err)
 	}
 	return k, nil
+}
+
+// waiter leaves waits to the runtime. Its methods may be called from any goroutine.
+type waiter struct {
+	mu sync.Mutex
+	// later is an epoll of its own, which tells the runtime that there is something to read; nil
+	// until it is first needed. watch is that of later.
+	// +checklocks:mu
+	later *os.File
+	// +checklocks:mu
+	watch syscall.RawConn
+	// +checklocks:mu
+	closed bool
+}
+
+// get returns the epoll.
+//
+// Errors: os.ErrClosed.
+func (w *waiter) get() (later *os.File, watch syscall.RawConn, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, nil, os.ErrClosed
+	}
+	if w.later == nil {
+		later, err = newWatch()
+		if err == nil {
+			watch, err = later.SyscallConn()
+		}
+		if err != nil {
+			_ = later.Close() // the failure is returned; a nil one is refused
+			return nil, nil, err
+		}
+		w.later, w.watch = later, watch
+	}
+	return w.later, w.watch, nil
+}
+
+// interrupt ends a wait in progress, or the next.
+func (w *waiter) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.later != nil {
+		_ = w.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+	}
+}
+
+func (w *waiter) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.later == nil {
+		return nil
+	}
+	return w.later.Close()
 }
 
 // adoptFile returns a file of the socket of a connection, in blocking mode with limits.
@@ -112,7 +161,7 @@ func newWatch() (*os.File, error) {
 	return f, errors.Join(err, f.SetReadDeadline(time.Time{}))
 }
 
-// Read implements io.Reader. After Interrupt it returns os.ErrDeadlineExceeded once.
+// Read implements io.Reader. After Interrupt it returns os.ErrDeadlineExceeded, perhaps twice.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.cut.Load() && c.cut.CompareAndSwap(true, false) {
 		return 0, os.ErrDeadlineExceeded
@@ -196,27 +245,35 @@ func (c *Conn) spin(fd int32) bool {
 //
 // Errors: os.ErrDeadlineExceeded after Interrupt; os.ErrClosed once the connection is closed.
 func (c *Conn) sleep() error {
-	if err := c.control(unix.EPOLL_CTL_ADD); err != nil {
+	later, watch, err := c.wait.get()
+	if err != nil {
+		return err
+	}
+	if c.cut.CompareAndSwap(true, false) { // before there was something to interrupt
+		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
+		return os.ErrDeadlineExceeded
+	}
+	if err := c.control(watch, unix.EPOLL_CTL_ADD); err != nil {
 		return err
 	}
 	// What is there already is reported at once.
 	var events [1]unix.EpollEvent
-	err := c.watch.Read(func(fd uintptr) bool {
+	err = watch.Read(func(fd uintptr) bool {
 		n, failed := unix.EpollWait(int(fd), events[:], 0)
 		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
 	})
-	err = errors.Join(err, c.control(unix.EPOLL_CTL_DEL))
+	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = c.later.SetReadDeadline(time.Time{}) // a closed one fails the next read
+		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		c.cut.Store(false)
 	}
 	return err
 }
 
-// control adds the socket to what later watches, or removes it.
-func (c *Conn) control(op int) error {
+// control adds the socket to what an epoll watches, or removes it.
+func (c *Conn) control(watch syscall.RawConn, op int) error {
 	var closed, failed error
-	err := c.watch.Control(func(at uintptr) {
+	err := watch.Control(func(at uintptr) {
 		closed = c.raw.Control(func(fd uintptr) {
 			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 			failed = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), op, int(fd), &event))
@@ -228,7 +285,7 @@ func (c *Conn) control(op int) error {
 // Interrupt ends the Read in progress soon, or the next.
 func (c *Conn) Interrupt() {
 	c.cut.Store(true)
-	_ = c.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+	c.wait.interrupt()
 }
 
 // Write sends a frame, in pieces one after the other.
@@ -274,5 +331,5 @@ func (c *Conn) Shut(how int) {
 // Close closes the connection, and ends its reads and writes.
 func (c *Conn) Close() error {
 	c.Shut(unix.SHUT_RDWR)
-	return errors.Join(c.file.Close(), c.later.Close())
+	return errors.Join(c.file.Close(), c.wait.close())
 }
