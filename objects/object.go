@@ -383,6 +383,18 @@ func (o *object) save(ctx context.Context) error {
 	return nil
 }
 
+// settle frees the memory that was allocated ahead of writes.
+func (o *object) settle(ctx context.Context) {
+	if o.lane.Enter(context.WithoutCancel(ctx)) != nil {
+		return
+	}
+	defer o.lane.Leave()
+	o.mu.RLock()
+	size, body := o.size, o.body
+	o.mu.RUnlock()
+	body.Settle(size)
+}
+
 // overlayStat overlays a record with the values of a file of the host tier.
 func overlayStat(in *metadata.Inode, st unix.Stat_t) {
 	in.Size = uint64(st.Size)

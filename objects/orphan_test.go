@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
@@ -131,5 +132,31 @@ func TestFirstXattrOfAnOrphan(t *testing.T) {
 	r.close(f)
 	if x, z := kv.left(t, kindXattr), kv.left(t, kindGone); x+z != 0 {
 		t.Errorf("%d attributes and %d inodes are left after the last handle", x, z)
+	}
+}
+
+// TestOrphanKeepsNoSpareMemory closes a file after its name was removed, while the kernel still refers
+// to it: memory that was allocated ahead of writes is freed, as it is with a name.
+func TestOrphanKeepsNoSpareMemory(t *testing.T) {
+	r := newRig(t, sim.Params{Size: 64 * devices.MiB})
+	f := r.create("sim0", "a")
+	const size = 5 << 20
+	for off := uint64(0); off < size; off += 1 << 20 {
+		r.write(f, off, kit.Bytes(1, int64(off), 1<<20))
+	}
+	if used := r.used("sim0"); used == size {
+		t.Fatalf("%v are used: nothing was allocated ahead", used)
+	}
+	r.store.Reference(f.Ino(), 1)
+	if err := r.store.Unlink(r.ctx(), r.root("sim0"), "a"); err != nil {
+		t.Fatal(err)
+	}
+	r.close(f)
+	if used := r.used("sim0"); used != size {
+		t.Errorf("%v are used by a file of %v", used, devices.Size(size))
+	}
+	r.store.Forget(f.Ino(), 1)
+	if used := r.used("sim0"); used != 0 {
+		t.Errorf("%v are used by nothing", used)
 	}
 }

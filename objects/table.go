@@ -254,6 +254,12 @@ func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
 		}
 		sh.mu.Lock()
 	}
+	if e.pins == 1 && e.orphan != nil && e.lookups > 0 {
+		// It can stay for long, and nothing saves it any more.
+		sh.mu.Unlock()
+		o.settle(ctx)
+		sh.mu.Lock()
+	}
 	e.pins--
 	if mode == pinOpen {
 		e.opens--
