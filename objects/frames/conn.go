@@ -253,7 +253,7 @@ func (c *Conn) sleep() error {
 		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		return os.ErrDeadlineExceeded
 	}
-	if err := c.control(watch, unix.EPOLL_CTL_ADD); err != nil {
+	if err = c.control(watch, unix.EPOLL_CTL_ADD); err != nil {
 		return err
 	}
 	// What is there already is reported at once.
