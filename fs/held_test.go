@@ -57,8 +57,11 @@ func TestHeldState(t *testing.T) {
 			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
 		}
 	}
-	if int(s.fresh) > len(model)+len(s.free) {
-		t.Errorf("%d slots were used for %d handles and %d free ones", s.fresh, len(model), len(s.free))
+	s.mu.Lock()
+	fresh, free := int(s.fresh), len(s.free)
+	s.mu.Unlock()
+	if fresh > len(model)+free {
+		t.Errorf("%d slots were used for %d handles and %d free ones", fresh, len(model), free)
 	}
 	must(t, s.close())
 }

@@ -112,7 +112,7 @@ func newHeldState(init *fuse.InitIn, flags, maxWrite uint64) (*heldState, error)
 	}
 	h := s.header
 	h.version, h.init, h.flags, h.maxWrite = heldVersion, *init, flags, maxWrite
-	atomic.StoreUint64(&h.magic, heldMagic)
+	store(&h.magic, heldMagic)
 	return s, nil
 }
 
@@ -131,7 +131,7 @@ func openHeldState(file *os.File) (*heldState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.slots {
-		id := atomic.LoadUint64(&s.slots[i].id)
+		id := load(&s.slots[i].id)
 		if id != 0 {
 			s.at[heldKey{id, s.slots[i].kind}] = uint32(i)
 			s.fresh = uint32(i) + 1
@@ -179,7 +179,7 @@ func (s *heldState) add(h heldSlot) (ok bool) {
 	id := h.id
 	h.id = 0
 	*slot = h
-	atomic.StoreUint64(&slot.id, id)
+	store(&slot.id, id)
 	s.at[heldKey{id, h.kind}] = i
 	return true
 }
@@ -194,7 +194,7 @@ func (s *heldState) remove(id uint64, kind heldKind) {
 		return
 	}
 	delete(s.at, key)
-	atomic.StoreUint64(&s.slots[i].id, 0)
+	store(&s.slots[i].id, 0)
 	s.free = append(s.free, i)
 }
 
@@ -227,9 +227,9 @@ func (s *heldState) exchange(unique, ino uint64) {
 	defer s.mu.Unlock()
 	e := &s.header.exchanged[s.header.next%exchanges]
 	s.header.next++
-	atomic.StoreUint64(&e.unique, 0)
+	store(&e.unique, 0)
 	e.ino = ino
-	atomic.StoreUint64(&e.unique, unique)
+	store(&e.unique, unique)
 }
 
 // exchangedBy returns the inode that was given to exchange for a request.
@@ -282,3 +282,8 @@ func handshake(raw fuse.RawFileSystem, init *fuse.InitIn, o *fuse.MountOptions) 
 	}
 	return &greeted{server: server, fd: fd, flags: got.Flags64()}, nil
 }
+
+// store stores a word of the shared memory after all that was stored before, and load loads it.
+func store(word *uint64, v uint64) { atomic.StoreUint64(word, v) }
+
+func load(word *uint64) uint64 { return atomic.LoadUint64(word) }
