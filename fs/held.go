@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// The names of what a vault keeps of a mount.
+// The names of what a keeper has of a mount.
 const (
 	heldPrefix = "mount/"
 	heldDevice = heldPrefix + "device"
@@ -29,9 +28,9 @@ const (
 // ErrNotResumable reports that a mount that was kept can't be continued.
 var ErrNotResumable = errors.New("fs: the mount can't be continued")
 
-// IsHeld reports whether a vault keeps a mount, which Mount then continues.
-func IsHeld(v devices.DescriptorStore) (bool, error) {
-	kept, err := v.Kept(heldPrefix)
+// IsHeld reports whether a keeper has a mount, which Mount then continues.
+func IsHeld(k devices.DescriptorStore) (bool, error) {
+	kept, err := k.Kept(heldPrefix)
 	if err != nil {
 		return false, err
 	}
@@ -42,9 +41,9 @@ func IsHeld(v devices.DescriptorStore) (bool, error) {
 	return kept[heldDevice] != nil && kept[heldTable] != nil, errors.Join(errs...)
 }
 
-// DropHeld ends the mount that a vault keeps, for programs that still wait for it.
-func DropHeld(v devices.DescriptorStore) error {
-	return errors.Join(v.Drop(heldDevice), v.Drop(heldTable))
+// DropHeld ends the mount that a keeper has, for programs that still wait for it.
+func DropHeld(k devices.DescriptorStore) error {
+	return errors.Join(k.Drop(heldDevice), k.Drop(heldTable))
 }
 
 // holding is a filesystem whose open files and directories are recorded for the process that
@@ -63,7 +62,7 @@ func (h *holding) Init(server *fuse.Server) {
 	}
 }
 
-// hold records a new mount with the vault.
+// hold records a new mount with the keeper.
 func (s *Server) hold(o *Options, h *holding, before []int) error {
 	device, err := newDevice(before)
 	if err != nil {
@@ -84,10 +83,10 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
 		return err
 	}
-	if err = o.Vault.Keep(heldTable, h.state.file); err != nil {
+	if err = o.Keeper.Keep(heldTable, h.state.file); err != nil {
 		return err
 	}
-	return o.Vault.Keep(heldDevice, device)
+	return o.Keeper.Keep(heldDevice, device)
 }
 
 const (
@@ -136,9 +135,9 @@ func newDevice(before []int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
-// resume continues the mount that the vault keeps.
+// resume continues the mount that the keeper has.
 func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
-	kept, err := o.Vault.Kept(heldPrefix)
+	kept, err := o.Keeper.Kept(heldPrefix)
 	if err != nil {
 		return err
 	}
@@ -197,31 +196,17 @@ func (h *holding) restore(ctx context.Context) {
 			f.backings.adopt(metadata.Ino(slot.ino), slot.backing)
 		}
 	}
-	lost := map[uint64]fuse.Status{}
+	lost := 0
 	for i := range all {
-		if status := h.reopen(ctx, &all[i]); status != fuse.OK {
-			lost[all[i].ino] = status
-			state.remove(all[i].id, all[i].kind)
+		slot := &all[i]
+		if status := h.reopen(ctx, slot); status != fuse.OK {
+			f.log.Warn("a file that was open could not be opened again", zap.Uint64("ino", slot.ino), zap.Stringer("status", status))
+			state.remove(slot.id, slot.kind)
+			lost++
 		}
 	}
 	f.backings.dropUnused()
-	if len(lost) > 0 {
-		f.log.Warn("files that were open could not be opened again", zap.Int("files", len(lost)),
-			zap.Any("status by inode", maps.Collect(firstOf(lost, 10))))
-	}
-	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-len(lost)))
-}
-
-// firstOf returns at most n entries.
-func firstOf(m map[uint64]fuse.Status, n int) func(yield func(uint64, string) bool) {
-	return func(yield func(uint64, string) bool) {
-		for ino, status := range m {
-			if n == 0 || !yield(ino, status.String()) {
-				return
-			}
-			n--
-		}
-	}
+	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost))
 }
 
 // reopen opens a file or directory as the number that the kernel knows.

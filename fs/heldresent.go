@@ -22,13 +22,13 @@ const errExist = fuse.Status(unix.EEXIST)
 // isResent reports whether the kernel has sent the request before.
 func isResent(in *fuse.InHeader) bool { return in.Unique&resent != 0 }
 
-// youngest is the greatest age of a name that a request, sent again, can have created. It covers
+// mostAge bounds the age of a name that a request, sent again, can have created. It covers
 // the time in which a daemon starts.
-const youngest = 5 * time.Minute
+const mostAge = 5 * time.Minute
 
-// made answers a request to create a name that exists: if it was sent again, and the inode is one
+// answerMade answers a request to create a name that exists: if it was sent again, and the inode is one
 // that it would have created, the request has succeeded.
-func (h *holding) made(cancel <-chan struct{}, in *fuse.InHeader, name string, kind uint32, out *fuse.EntryOut) fuse.Status {
+func (h *holding) answerMade(cancel <-chan struct{}, in *fuse.InHeader, name string, kind uint32, out *fuse.EntryOut) fuse.Status {
 	if !isResent(in) {
 		return errExist
 	}
@@ -36,7 +36,7 @@ func (h *holding) made(cancel <-chan struct{}, in *fuse.InHeader, name string, k
 		return errExist
 	}
 	a, err := h.store.Attr(background(), metadata.Ino(out.NodeId))
-	young := err == nil && time.Since(time.Unix(a.Btime.Sec, int64(a.Btime.Nsec))) < youngest
+	young := err == nil && time.Since(time.Unix(a.Btime.Sec, int64(a.Btime.Nsec))) < mostAge
 	if out.Mode&unix.S_IFMT == kind && out.Uid == in.Uid && young {
 		return fuse.OK
 	}
@@ -49,7 +49,7 @@ func (h *holding) made(cancel <-chan struct{}, in *fuse.InHeader, name string, k
 func (h *holding) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	status := h.filesystem.Mkdir(cancel, in, name, out)
 	if status == errExist {
-		return h.made(cancel, &in.InHeader, name, unix.S_IFDIR, out)
+		return h.answerMade(cancel, &in.InHeader, name, unix.S_IFDIR, out)
 	}
 	return status
 }
@@ -58,7 +58,7 @@ func (h *holding) Mkdir(cancel <-chan struct{}, in *fuse.MkdirIn, name string, o
 func (h *holding) Mknod(cancel <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	status := h.filesystem.Mknod(cancel, in, name, out)
 	if status == errExist {
-		return h.made(cancel, &in.InHeader, name, in.Mode&unix.S_IFMT, out)
+		return h.answerMade(cancel, &in.InHeader, name, in.Mode&unix.S_IFMT, out)
 	}
 	return status
 }
@@ -69,7 +69,7 @@ func (h *holding) Symlink(cancel <-chan struct{}, in *fuse.InHeader, target, nam
 	if status != errExist {
 		return status
 	}
-	if status = h.made(cancel, in, name, unix.S_IFLNK, out); status != fuse.OK {
+	if status = h.answerMade(cancel, in, name, unix.S_IFLNK, out); status != fuse.OK {
 		return status
 	}
 	link := *in
@@ -133,7 +133,7 @@ func (h *holding) inoOf(fh uint64) uint64 {
 
 // openMade opens a file that the same request has made before.
 func (h *holding) openMade(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
-	if status := h.made(cancel, &in.InHeader, name, unix.S_IFREG, &out.EntryOut); status != fuse.OK {
+	if status := h.answerMade(cancel, &in.InHeader, name, unix.S_IFREG, &out.EntryOut); status != fuse.OK {
 		return status
 	}
 	// The mode is for others: who creates a file may open it.
@@ -147,8 +147,8 @@ func (h *holding) openMade(cancel <-chan struct{}, in *fuse.CreateIn, name strin
 	return status
 }
 
-// gone answers a request to remove a name.
-func gone(in *fuse.InHeader, status fuse.Status) fuse.Status {
+// answerGone answers a request to remove a name.
+func answerGone(in *fuse.InHeader, status fuse.Status) fuse.Status {
 	if status == fuse.ENOENT && isResent(in) {
 		return fuse.OK
 	}
@@ -157,12 +157,12 @@ func gone(in *fuse.InHeader, status fuse.Status) fuse.Status {
 
 // Unlink implements fuse.RawFileSystem.
 func (h *holding) Unlink(cancel <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return gone(in, h.filesystem.Unlink(cancel, in, name))
+	return answerGone(in, h.filesystem.Unlink(cancel, in, name))
 }
 
 // Rmdir implements fuse.RawFileSystem.
 func (h *holding) Rmdir(cancel <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return gone(in, h.filesystem.Rmdir(cancel, in, name))
+	return answerGone(in, h.filesystem.Rmdir(cancel, in, name))
 }
 
 // Rename implements fuse.RawFileSystem. An exchange that was carried out can't be told from one
@@ -175,7 +175,7 @@ func (h *holding) Rename(cancel <-chan struct{}, in *fuse.RenameIn, oldName, new
 		}
 		h.state.exchange(unique, ino)
 	}
-	return gone(&in.InHeader, h.filesystem.Rename(cancel, in, oldName, newName))
+	return answerGone(&in.InHeader, h.filesystem.Rename(cancel, in, oldName, newName))
 }
 
 // ino returns the inode of a name; 0 if there is none.

@@ -244,8 +244,8 @@ func (s *heldState) exchangedBy(unique uint64) (ino uint64, ok bool) {
 	return 0, false
 }
 
-// greeted is a server of go-fuse that has answered the kernel's first message and does not serve yet.
-type greeted struct {
+// negotiated is a server of go-fuse that has answered the kernel's first message and does not serve yet.
+type negotiated struct {
 	server *fuse.Server
 	// fd is the number at which it reads and writes. The server owns it, also when it never serves.
 	fd int
@@ -255,7 +255,7 @@ type greeted struct {
 
 // handshake has go-fuse serve raw with the kernel's first message, from one end of a socket pair,
 // and returns the server and what it answered.
-func handshake(raw fuse.RawFileSystem, init *fuse.InitIn, o *fuse.MountOptions) (*greeted, error) {
+func handshake(raw fuse.RawFileSystem, init *fuse.InitIn, o *fuse.MountOptions) (*negotiated, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a connection: %w", err)
@@ -280,7 +280,7 @@ func handshake(raw fuse.RawFileSystem, init *fuse.InitIn, o *fuse.MountOptions) 
 	if n, err := unix.Read(ours, reply); err != nil || n < len(reply) || got.Status != 0 {
 		return nil, fmt.Errorf("no answer to the first message: %d bytes, status %d: %w", n, got.Status, err)
 	}
-	return &greeted{server: server, fd: fd, flags: got.Flags64()}, nil
+	return &negotiated{server: server, fd: fd, flags: got.Flags64()}, nil
 }
 
 // store stores a word of the shared memory after all that was stored before, and load loads it.

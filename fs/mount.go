@@ -51,11 +51,11 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Resume continues the mount that the options' vault keeps, with the options that it was made with.
+// Resume continues the mount that the options' keeper has, with the options that it was made with.
 // Its files are open as before, and the requests that a dead process has not answered are carried
 // out.
 //
-// Errors: ErrNotResumable; the mount then stays in the vault.
+// Errors: ErrNotResumable; the mount then stays there.
 func Resume(ctx context.Context, o Options) (*Server, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -70,9 +70,9 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// connect mounts, and has the vault keep the mount, if there is one.
+// connect mounts, and has the keeper keep the mount, if there is one.
 func (s *Server) connect(o *Options) (err error) {
-	if o.Vault == nil {
+	if o.Keeper == nil {
 		s.fuse, err = fuse.NewServer(s.fs, s.path, fuseOptions(o, s.fs))
 		return s.connected(o, err)
 	}

@@ -91,8 +91,8 @@ type Options struct {
 	// topology.json. They are called when the file is opened, from any goroutine. Nil gives
 	// an empty JSON object.
 	Config, Stats, Topology func() ([]byte, error)
-	// Vault keeps the mount for a process that continues it with Resume; nil keeps it for none.
-	Vault devices.DescriptorStore
+	// Keeper keeps the mount for a process that continues it with Resume; nil keeps it for none.
+	Keeper devices.DescriptorStore
 	// Logger receives life-cycle messages, degradations and failures; nil discards them.
 	Logger *zap.Logger
 	// Debug logs every request at debug level.

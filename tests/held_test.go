@@ -71,10 +71,31 @@ func (h *held) torture(users map[string]func(*heldUser) error) {
 					return false
 				}
 				last = pid
-				return unix.Kill(pid, unix.SIGKILL) == nil
+				return h.strike(pid)
 			})
 		}
 	})
+}
+
+// strike ends a daemon in one of the ways in which it can die. It returns false if it has ended already.
+func (h *held) strike(pid int) bool {
+	switch rand.IntN(5) {
+	case 0: // as by a fault of its own: the runtime prints its goroutines and exits
+		return unix.Kill(pid, unix.SIGABRT) == nil
+	case 1: // stopped for a while before
+		if unix.Kill(pid, unix.SIGSTOP) != nil {
+			return false
+		}
+		<-time.After(300 * time.Millisecond)
+		return unix.Kill(pid, unix.SIGKILL) == nil
+	case 2: // stopped, and continued
+		if unix.Kill(pid, unix.SIGSTOP) != nil {
+			return false
+		}
+		<-time.After(300 * time.Millisecond)
+		must(h.t, unix.Kill(pid, unix.SIGCONT))
+	}
+	return unix.Kill(pid, unix.SIGKILL) == nil
 }
 
 // use runs the users while disturb does its work.

@@ -133,22 +133,30 @@ func (m *mountRun) inForeground(ctx context.Context, s *config.Settings, p place
 		return err
 	}
 	defer closeCalls()
-	return daemon.Run(ctx, daemon.Options{
+	o := m.options(s, p)
+	o.LogFile, o.AccessLog, o.Logger = s.LogFile, calls, log
+	// A daemon in the background is no process that a service manager waits for.
+	o.NotifySocket = m.Getenv("NOTIFY_SOCKET")
+	o.Ready = func(warnings []string) {
+		for _, w := range warnings {
+			m.note("%s", w)
+		}
+		if m.noMount {
+			m.note("%s is served; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+			return
+		}
+		m.note("%s is mounted; unmount it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
+	}
+	return daemon.Run(ctx, o)
+}
+
+// options returns those of the daemon that do not depend on where it runs.
+func (m *mountRun) options(s *config.Settings, p place.Paths) daemon.Options {
+	return daemon.Options{
 		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
-		LogFile: s.LogFile, AccessLog: calls, Logger: log, Guard: m.guardCommand, Holder: m.holdCommand, Again: m.again, Revived: m.Getenv(holder.RevivedEnv) != "", Force: m.force,
-		// A daemon in the background is no process that a service manager waits for.
-		NotifySocket: m.Getenv("NOTIFY_SOCKET"),
-		Ready: func(warnings []string) {
-			for _, w := range warnings {
-				m.note("%s", w)
-			}
-			if m.noMount {
-				m.note("%s is served; end it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
-				return
-			}
-			m.note("%s is mounted; unmount it with ^C or hmcfs umount %s", p.MountPoint, p.MountPoint)
-		},
-	})
+		Guard: m.guardCommand, Force: m.force,
+		Holder: m.holdCommand, Again: m.again, Revived: m.Getenv(holder.RevivedEnv) != "",
+	}
 }
 
 // background is the daemon's side of daemonise: its standard streams are already the log.
@@ -175,15 +183,13 @@ func (m *mountRun) background(ctx context.Context, s *config.Settings, p place.P
 		return err
 	}
 	defer closeCalls()
-	err = daemon.Run(ctx, daemon.Options{
-		Settings: s, Proofs: m.proofs, Places: p, NoMount: m.noMount, UID: m.UID, Version: version(), WrapDevice: m.WrapDevice,
-		LogFile: logPath(s, p), AccessLog: calls, Logger: log, Guard: m.guardCommand, Holder: m.holdCommand, Again: m.again, Revived: m.Getenv(holder.RevivedEnv) != "", Force: m.force,
-		Ready: func(warnings []string) {
-			writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
-			_ = pipe.Close()
-		},
-	})
-	if err != nil {
+	o := m.options(s, p)
+	o.LogFile, o.AccessLog, o.Logger = logPath(s, p), calls, log
+	o.Ready = func(warnings []string) {
+		writeReady(pipe, readyMessage{Ready: true, Warnings: warnings})
+		_ = pipe.Close()
+	}
+	if err = daemon.Run(ctx, o); err != nil {
 		writeReady(pipe, readyMessage{Error: err.Error(), Code: exitCode(err)})
 	}
 	return err

@@ -118,8 +118,6 @@ func ending(h place.Holder) bool {
 	return err == nil && !slices.ContainsFunc(at, place.Mount.IsHMCFS)
 }
 
-// refused describes a failure to acquire a lock: it names the object, the holder and the
-// remedy.
 // refusedRuntime returns the error for a runtime directory that another daemon uses: of this mount point, or
 // of another one that has been given the same directory.
 func (d *Daemon) refusedRuntime(err error) error {
@@ -132,6 +130,8 @@ func (d *Daemon) refusedRuntime(err error) error {
 	return refused("runtime directory "+p.Runtime+" is in use", err, "end that first: hmcfs umount "+held.Holder.MountPoint+", or give another --runtime-dir")
 }
 
+// refused describes a failure to acquire a lock: it names the object, the process that has it and the
+// remedy.
 func refused(what string, err error, remedy string) error {
 	held, is := errors.AsType[*place.HeldError](err)
 	if !is {
@@ -224,7 +224,7 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 		return errors.Join(err, kv.Close())
 	}
 	d.meta, err = metadata.Open(ctx, kv, metadata.Options{
-		Logger: d.opts.Logger, Now: coarseNow, Limits: limits, KeepNameless: d.vault != nil,
+		Logger: d.opts.Logger, Now: coarseNow, Limits: limits, KeepNameless: d.holder != nil,
 	})
 	if err != nil {
 		return errors.Join(d.recordsFault(err), kv.Close())
@@ -414,7 +414,7 @@ func (d *Daemon) announce(context.Context, *undo) error {
 
 // reportReady has the holder start the daemon again from here on.
 func (d *Daemon) reportReady(context.Context, *undo) error {
-	if err := d.vault.Ready(d.opts.Again); err != nil {
+	if err := d.holder.Ready(d.opts.Again); err != nil {
 		return fmt.Errorf("%s: the holder can't be told how to start the daemon again: %w", d.opts.Places.MountPoint, err)
 	}
 	return nil

@@ -35,9 +35,9 @@ type Daemon struct {
 	lock, stateLock *place.Lock
 	// release ends the claim on the directory of a daemon without a mount; nil with one.
 	release func()
-	// vault is the holder; nil without one. resumes is set if it keeps a mount, which this daemon
+	// holder keeps the mount for a daemon that follows; nil without one. resumes is set if it keeps a mount, which this daemon
 	// continues.
-	vault   *holder.Client
+	holder  *holder.Client
 	resumes bool
 	// inherited is set if the holder is that of an earlier daemon: it, and what it keeps, outlive a
 	// start that fails.
@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	if d.vault != nil {
+	if d.holder != nil {
 		go d.watchHolder()
 	}
 	limitMemory(d.log) // after build, so that the error of a refused mount is not preceded by log lines
@@ -167,7 +167,7 @@ func (d *Daemon) finish(ctx context.Context, keep bool, reply chan<- umountReply
 	if aerr := d.admin.Close(ctx); aerr != nil {
 		d.log.Warn("admin server did not shut down in time", zap.Error(aerr))
 	}
-	if herr := d.vault.End(); herr != nil {
+	if herr := d.holder.End(); herr != nil {
 		d.log.Warn("the holder did not end in order", zap.Error(herr))
 	}
 	d.opts.Places.CleanSocket()

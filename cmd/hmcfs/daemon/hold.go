@@ -23,33 +23,33 @@ const ownLimit = 2 * time.Second
 // the option hold. The caller has the lock of the runtime directory, so no daemon lives.
 func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 	p := d.opts.Places
-	vault, err := holder.Dial(p.Holder())
+	earlier, err := holder.Dial(p.Holder())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: %w", p.MountPoint, err)
 	}
 	if err == nil {
 		d.inherited = true
-		if err = own(ctx, vault); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), vault.Close())
+		if err = own(ctx, earlier); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), earlier.Close())
 		}
-		if err = d.useHeld(vault); err != nil {
-			return errors.Join(err, vault.Close())
+		if err = d.useHeld(earlier); err != nil {
+			return errors.Join(err, earlier.Close())
 		}
-		d.inherited = d.vault != nil
+		d.inherited = d.holder != nil // useHeld may have ended it
 	}
-	launches := d.vault == nil && d.opts.Settings.Hold && d.opts.Holder != nil
+	launches := d.holder == nil && d.opts.Settings.Hold && d.opts.Holder != nil
 	if launches && d.opts.Revived {
 		return fmt.Errorf("%s: the process that has started this daemon again has ended", p.MountPoint)
 	}
 	if launches {
-		if d.vault, err = holder.Launch(d.opts.Holder(), p.Holder()); err != nil {
+		if d.holder, err = holder.Launch(d.opts.Holder(), p.Holder()); err != nil {
 			return err
 		}
-		if err = d.vault.Own(); err != nil {
-			return errors.Join(err, d.vault.Close())
+		if err = d.holder.Own(); err != nil {
+			return errors.Join(err, d.holder.Close())
 		}
 	}
-	if d.vault == nil {
+	if d.holder == nil {
 		return nil
 	}
 	back.push(func() {
@@ -65,16 +65,16 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 func (d *Daemon) leaveHolder() error {
 	switch {
 	case !d.inherited:
-		return d.vault.End()
+		return d.holder.End()
 	case d.resumes:
-		return d.vault.Close()
+		return d.holder.Close()
 	}
-	return errors.Join(fs.DropHeld(d.vault), d.vault.Close())
+	return errors.Join(fs.DropHeld(d.holder), d.holder.Close())
 }
 
 // watchHolder logs the end of the holder, unless it comes with that of the daemon.
 func (d *Daemon) watchHolder() {
-	status, err := d.vault.Status()
+	status, err := d.holder.Status()
 	if err != nil {
 		d.log.Error("the holder does not answer; the next death of the daemon ends the mount", zap.Error(err))
 		return
@@ -102,11 +102,11 @@ func (d *Daemon) watchHolder() {
 
 // own makes this daemon the owner of the holder. The holder may not have noticed yet that the one
 // before has died.
-func own(ctx context.Context, vault *holder.Client) error {
+func own(ctx context.Context, h *holder.Client) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.Now().Add(ownLimit); ; {
-		err := vault.Own()
+		err := h.Own()
 		if err == nil || time.Now().After(limit) {
 			return err
 		}
@@ -120,8 +120,8 @@ func own(ctx context.Context, vault *holder.Client) error {
 
 // useHeld decides what is done with what a holder keeps: the mount is continued if it still exists,
 // and nothing is if there is to be no holder any more.
-func (d *Daemon) useHeld(vault *holder.Client) error {
-	held, err := fs.IsHeld(vault)
+func (d *Daemon) useHeld(earlier *holder.Client) error {
+	held, err := fs.IsHeld(earlier)
 	if err != nil {
 		return err
 	}
@@ -132,28 +132,28 @@ func (d *Daemon) useHeld(vault *holder.Client) error {
 	there := found && at.IsHMCFS()
 	switch {
 	case d.opts.Revived && held && !there:
-		return errors.Join(fmt.Errorf("%s was unmounted while no daemon lived", d.opts.Places.MountPoint), vault.End())
+		return errors.Join(fmt.Errorf("%s was unmounted while no daemon lived", d.opts.Places.MountPoint), earlier.End())
 	case !d.opts.Settings.Hold:
-		return vault.End()
+		return earlier.End()
 	}
-	d.vault, d.inherited, d.resumes = vault, true, held && there
+	d.holder, d.resumes = earlier, held && there
 	if d.resumes {
 		return nil
 	}
-	return fs.DropHeld(vault) // a new mount, with the memory of the one before
+	return fs.DropHeld(earlier) // a new mount, with the memory of the one before
 }
 
 // keeper returns the holder as what it is to the layers below; nil without one.
 func (d *Daemon) keeper() devices.DescriptorStore {
-	if d.vault == nil {
+	if d.holder == nil {
 		return nil
 	}
-	return d.vault
+	return d.holder
 }
 
 // mount mounts, or continues the mount that the holder keeps.
 func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
-	o.Vault = d.keeper()
+	o.Keeper = d.keeper()
 	mount := fs.Mount
 	if d.resumes {
 		mount = fs.Resume

@@ -77,10 +77,10 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 
 // holderStatus returns nil without a holder, and an empty one if it has ended.
 func (d *Daemon) holderStatus() *adminapi.Holder {
-	if d.vault == nil {
+	if d.holder == nil {
 		return nil
 	}
-	h, err := d.vault.Status()
+	h, err := d.holder.Status()
 	if err != nil {
 		return &adminapi.Holder{}
 	}

@@ -24,7 +24,7 @@ const farewell = 100 * time.Millisecond
 // process as a kill does: what is done for a death is all that is needed, and is tested more than
 // any other way out.
 func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error) {
-	if d.vault == nil {
+	if d.holder == nil {
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("%w: %s was mounted without --hold, so its files can't be handed to another program; unmount, and mount with the new one",
 			hetero.ErrUnsupported, d.opts.Places.MountPoint)
 	}
@@ -43,7 +43,7 @@ func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi
 	if len(next.Args) > 0 {
 		next.Args[0] = r.Program
 	}
-	if err := d.vault.Next(next); err != nil {
+	if err := d.holder.Next(next); err != nil {
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))

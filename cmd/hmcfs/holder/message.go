@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // op is the kind of a request.
@@ -81,55 +83,29 @@ func send(c *net.UnixConn, m *message, f *os.File) error {
 // receive returns the next message, with its descriptor or nil. Descriptors that do not belong to
 // the protocol are closed.
 func receive(c *net.UnixConn, buf []byte) (m message, f *os.File, err error) {
-	rights := make([]byte, unix.CmsgSpace(4*4))
-	n, nr, flags, _, err := c.ReadMsgUnix(buf, rights)
-	if err != nil {
-		return message{}, nil, err
-	}
-	f, err = fileOf(rights[:nr])
+	got, err := (*owner.Guard)(nil).Receive(c, 0, buf) // in this process
 	switch {
 	case err != nil:
-	case n == 0:
+	case got.N == 0:
 		err = errEnd
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+	case got.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = errors.New("a message is too long")
+	case len(got.Files) > 1:
+		err = fmt.Errorf("a message has %d descriptors, at most one is possible", len(got.Files))
 	default:
-		err = json.Unmarshal(buf[:n], &m)
+		err = json.Unmarshal(buf[:got.N], &m)
 	}
-	if err != nil && f != nil {
-		return message{}, nil, errors.Join(err, f.Close())
+	if err == nil && len(got.Files) == 1 {
+		return m, got.Files[0], nil
 	}
-	return m, f, err
+	if err == nil {
+		return m, nil, nil
+	}
+	for _, f := range got.Files {
+		err = errors.Join(err, f.Close())
+	}
+	return message{}, nil, err
 }
 
 // errEnd is the end of a connection.
 var errEnd = errors.New("the other side has closed the connection")
-
-// fileOf returns the only descriptor of a message, or nil.
-func fileOf(rights []byte) (*os.File, error) {
-	if len(rights) == 0 {
-		return nil, nil
-	}
-	all, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return nil, fmt.Errorf("read a descriptor: %w", err)
-	}
-	var fds []int
-	for i := range all {
-		some, err := unix.ParseUnixRights(&all[i])
-		if err != nil {
-			continue // not a descriptor
-		}
-		fds = append(fds, some...)
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	if len(fds) != 1 {
-		for _, fd := range fds {
-			_ = unix.Close(fd) // there is no remedy
-		}
-		return nil, fmt.Errorf("a message has %d descriptors, at most one is possible", len(fds))
-	}
-	return os.NewFile(uintptr(fds[0]), "kept"), nil
-}

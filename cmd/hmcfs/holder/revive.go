@@ -27,8 +27,8 @@ const (
 // tries counts the daemons in a row that did not stay. The zero value has none.
 type tries struct{ failed int }
 
-// died counts the death of a daemon that began to serve at ready; zero if it never did.
-func (t *tries) died(ready time.Time) {
+// countDeath counts the death of a daemon that began to serve at ready; zero if it never did.
+func (t *tries) countDeath(ready time.Time) {
 	if !ready.IsZero() && time.Since(ready) >= settled {
 		t.failed = 0
 	}
@@ -43,7 +43,7 @@ func (t *tries) pause(first time.Duration) time.Duration {
 }
 
 // revive starts daemons until one owns the holder, or until they have failed too often. owned is
-// closed when one, whoever has started it, becomes the owner.
+// closed when one becomes the owner, also if another process has started it.
 func (s *server) revive(owned <-chan struct{}) {
 	for {
 		s.mu.Lock()
@@ -71,7 +71,7 @@ func (s *server) revive(owned <-chan struct{}) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := cmd.Start(); err != nil {
 			s.log.Error("could not start a daemon again", zap.String("program", start.Path), zap.Error(err))
-			s.failed()
+			s.startFailed()
 			continue
 		}
 		setOOM(cmd.Process.Pid, s.oom)
@@ -80,7 +80,7 @@ func (s *server) revive(owned <-chan struct{}) {
 		go func() {
 			defer close(exited)
 			cmd.Wait() //nolint:errcheck // how it ended is read from its state
-			s.exited(cmd.ProcessState)
+			s.processEnded(cmd.ProcessState)
 		}()
 		limit := time.NewTimer(startLimit)
 		select {
@@ -91,7 +91,7 @@ func (s *server) revive(owned <-chan struct{}) {
 			s.log.Error("a daemon that was started again does nothing; it is killed", zap.Int("daemon", cmd.Process.Pid))
 			_ = cmd.Process.Kill() // it may have ended
 			<-exited
-			s.failed()
+			s.startFailed()
 		case <-exited:
 			limit.Stop()
 			select {
@@ -100,7 +100,7 @@ func (s *server) revive(owned <-chan struct{}) {
 			default:
 			}
 			s.log.Error("a daemon that was started again has exited at once", zap.String("status", cmd.ProcessState.String()))
-			s.failed()
+			s.startFailed()
 		case <-s.over:
 			limit.Stop()
 			return
@@ -108,8 +108,8 @@ func (s *server) revive(owned <-chan struct{}) {
 	}
 }
 
-// failed is called when a daemon has not come to own the holder.
-func (s *server) failed() {
+// startFailed is called when a daemon has not come to own the holder.
+func (s *server) startFailed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetNext()
@@ -128,9 +128,9 @@ func (s *server) await(owned <-chan struct{}) {
 	}
 }
 
-// exited is called when a daemon that the holder has started is gone. One that served and was killed,
+// processEnded is called when a daemon that the holder has started is gone. One that served and was killed,
 // by another process or by the kernel for want of memory, has not failed.
-func (s *server) exited(how *os.ProcessState) {
+func (s *server) processEnded(how *os.ProcessState) {
 	status, ok := how.Sys().(syscall.WaitStatus)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // Options describe a holder.
@@ -142,18 +144,14 @@ func (s *server) accept(l *net.UnixListener) {
 
 // peer returns the process at the other end, if it may use the holder.
 func peer(c *net.UnixConn) (pid int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
 	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	err = owner.Control(c, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
 	})
 	switch {
-	case err != nil || credErr != nil:
-		return 0, errors.Join(err, credErr)
+	case err != nil:
+		return 0, err
 	case cred.Uid != 0 && int(cred.Uid) != os.Geteuid():
 		return 0, fmt.Errorf("process %d of user %d", cred.Pid, cred.Uid)
 	}
@@ -173,7 +171,7 @@ func (s *server) serve(from *session) {
 		}
 	}
 	_ = from.conn.Close()
-	s.left(from)
+	s.closed(from)
 }
 
 // answer answers one request. It owns the descriptor. An error ends the connection.
@@ -383,9 +381,9 @@ func (s *server) stop() {
 	}
 }
 
-// left is called when a connection has ended. That of the owner, unless it has ended the holder,
+// closed is called when a connection has ended. That of the owner, unless it has ended the holder,
 // means that the daemon has died.
-func (s *server) left(from *session) {
+func (s *server) closed(from *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owner != from || s.ended {
@@ -395,13 +393,13 @@ func (s *server) left(from *session) {
 	s.status.Deaths++
 	s.status.LastDeath = time.Now()
 	if s.stopping || s.start == nil {
-		// There is nobody to wait for: the first daemon failed, or the holder is to end.
+		// The first daemon has failed, or the holder is to end.
 		s.ended = true
 		s.finish()
 		return
 	}
 	s.log.Warn("the daemon has died", zap.Int("daemon", from.pid), zap.Int("deaths", s.status.Deaths))
-	s.tries.died(from.ready)
+	s.tries.countDeath(from.ready)
 	if from.ready.IsZero() {
 		s.forgetNext()
 	}
