@@ -81,7 +81,12 @@ func (h *held) torture(users map[string]func(*heldUser) error) {
 func (h *held) strike(pid int) bool {
 	switch rand.IntN(5) {
 	case 0: // as by a fault of its own: the runtime prints its goroutines and exits
-		return unix.Kill(pid, unix.SIGABRT) == nil
+		if unix.Kill(pid, unix.SIGABRT) != nil {
+			return false
+		}
+		// A library of a device may have a handler, which takes the first one.
+		kit.Eventually(h.t, time.Minute, func() bool { return unix.Kill(pid, unix.SIGABRT) != nil })
+		return true
 	case 1: // stopped for a while before
 		if unix.Kill(pid, unix.SIGSTOP) != nil {
 			return false
