@@ -19,11 +19,11 @@
 // that held it died, the card was reset, a simulated device crashed), the next incarnation
 // gets another epoch, and a record of an older one can't be read as if it were live.
 //
-// A device that is Lasting allocates in files. If a DescriptorStore, in another process, has
-// these files when this process dies, the next process resumes the epoch with the same
-// memory. Families whose memory can't be a file of the host don't have this ability, and
-// their memory ends with the process: cards of all vendors, and OpenCL devices other than
-// the host's processor.
+// A device that is Lasting allocates behind descriptors. If a DescriptorStore, in another
+// process, has these when this process dies, the next process resumes the epoch with the same
+// memory. They are files of the host for simulated devices and for OpenCL on the host's
+// processor, and descriptors of the driver for CUDA. Other families have no such descriptors,
+// and their memory ends with the process.
 //
 // # Abilities
 //

@@ -25,11 +25,14 @@ type Arena struct {
 	dev     devices.Device
 	info    devices.Info
 	opts    Options
-	total   devices.Size // page multiple
-	largest devices.Size // page multiple, the largest possible slab
+	unit    devices.Size // of slabs, page multiple
+	total   devices.Size // multiple of unit
+	largest devices.Size // multiple of unit, the largest possible slab
 
-	// files makes the files of slabs that are kept.
+	// files makes the files of slabs that are kept. own is set if these have the labels alone,
+	// and the memory has a descriptor of the device's.
 	files memfd.Space
+	own   bool
 
 	// turn is a token: its holder may call the device.
 	turn chan struct{}
@@ -99,7 +102,8 @@ func (s *slab) offer() uint32 {
 // New returns an arena on a device. It does not allocate memory yet.
 func New(dev devices.Device, o Options) (*Arena, error) {
 	info := dev.Info()
-	o, err := o.withDefaults(info)
+	unit, own := o.slabUnit(dev)
+	o, err := o.withDefaults(info, unit)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +116,10 @@ func New(dev devices.Device, o Options) (*Arena, error) {
 		dev:       dev,
 		info:      info,
 		opts:      o,
-		total:     roundDown(info.Total, o.PageSize),
-		largest:   largestSlab(info, o.PageSize),
+		own:       own,
+		unit:      unit,
+		total:     info.Total - info.Total%unit,
+		largest:   largestSlab(info, o.PageSize, unit),
 		turn:      make(chan struct{}, 1),
 		epoch:     dev.Epoch(),
 		nextID:    1,

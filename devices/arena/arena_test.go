@@ -37,7 +37,7 @@ func TestOptions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.in.withDefaults(tt.info)
+			got, err := tt.in.withDefaults(tt.info, 0)
 			if (err == nil) != tt.ok {
 				t.Fatalf("error %v, want ok %v", err, tt.ok)
 			}

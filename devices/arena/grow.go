@@ -115,9 +115,10 @@ func (a *Arena) grow(ctx context.Context, n devices.Size) (Lease, error) {
 	return l, err
 }
 
-// newSlab allocates size bytes from the device, which must fit into the total, and leases n
-// of them before any other caller can.
+// newSlab allocates size bytes from the device, in whole units, which must fit into the total,
+// and leases n of them before any other caller can.
 func (a *Arena) newSlab(ctx context.Context, size, n devices.Size) (Lease, error) {
+	size = wholeUnits(size, a.unit)
 	a.mu.Lock()
 	a.held += size
 	id := a.nextID

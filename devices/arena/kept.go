@@ -131,38 +131,38 @@ type keepError struct{ err error }
 func (e *keepError) Error() string { return e.err.Error() }
 func (e *keepError) Unwrap() error { return e.err }
 
-func (a *Arena) allocKept(ctx context.Context, id SlabID, size devices.Size) (*slab, error) {
-	length := labelStart(size) + labelBytes(size, a.opts.PageSize)
-	f, err := a.files.Create("hmcfs-"+string(a.info.Name), int64(length))
-	if errors.Is(err, devices.ErrOutOfMemory) {
+func (a *Arena) allocKept(ctx context.Context, id SlabID, size devices.Size) (_ *slab, err error) {
+	f, err := a.newFiles(ctx, size)
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, &keepError{err}
-	}
+	defer func() { err = errors.Join(err, f.close()) }()
 	s, err := a.slabIn(ctx, f, size)
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		if errors.Is(err, devices.ErrHandle) { // of what the device itself has just made
+			err = &keepError{err}
+		}
+		return nil, err
 	}
 	s.name = a.slabName(s.mem.Epoch(), id, size)
-	if err = a.opts.Keeper.Keep(s.name, f); err != nil {
+	if err = a.keep(s.name, f); err != nil {
 		err = &keepError{fmt.Errorf("keep a slab of %v: %w", size, err)}
-		return nil, errors.Join(err, s.labels.close(), s.mem.Release(), f.Close())
+		return nil, errors.Join(err, s.labels.close(), s.mem.Release())
 	}
-	return s, f.Close()
+	return s, nil
 }
 
-// slabIn makes a slab of the first size bytes of a file.
-func (a *Arena) slabIn(ctx context.Context, f *os.File, size devices.Size) (*slab, error) {
+// slabIn makes a slab of the first size bytes of its files.
+func (a *Arena) slabIn(ctx context.Context, f slabFiles, size devices.Size) (*slab, error) {
 	lasting, ok := devices.LastingOf(a.dev)
 	if !ok {
-		return nil, fmt.Errorf("memory of %s in a file: %w", a.info.Name, devices.ErrUnsupported)
+		return nil, fmt.Errorf("memory of %s behind a descriptor: %w", a.info.Name, devices.ErrUnsupported)
 	}
-	mem, err := lasting.AllocIn(ctx, f, size)
+	mem, err := lasting.AllocIn(ctx, f.memory, size)
 	if err != nil {
 		return nil, err
 	}
-	l, err := mapLabels(f, size, a.opts.PageSize)
+	l, err := mapLabels(f.labels, a.labelStart(size), size, a.opts.PageSize)
 	if err != nil {
 		return nil, errors.Join(&keepError{err}, mem.Release())
 	}
@@ -174,7 +174,7 @@ func (a *Arena) release(s *slab) error {
 	var errs []error
 	if s.labels != nil {
 		if !a.leaves {
-			errs = append(errs, a.opts.Keeper.Drop(s.name))
+			errs = append(errs, a.drop(s.name))
 		}
 		errs = append(errs, s.labels.close())
 	}
@@ -189,8 +189,8 @@ func (a *Arena) release(s *slab) error {
 //
 // Preconditions: the arena has not been used.
 //
-// Errors: ErrNoSlab for a file that is no slab, and errors of mapping and of the device; the
-// arena must then be closed, and not used.
+// Errors: ErrNoSlab for a file that is no slab, or not of this device, and errors of mapping and
+// of the device; the arena must then be closed, and not used.
 func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept func(Found) bool) (Restored, error) {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -202,21 +202,38 @@ func (a *Arena) Restore(ctx context.Context, files map[string]*os.File, accept f
 		return sum, err
 	}
 	for _, s := range a.keptSlabs(files) {
-		if err := memfd.Check(s.file, int64(labelStart(s.size)+labelBytes(s.size, a.opts.PageSize))); err != nil {
-			return sum, fmt.Errorf("kept slab %d of %s: %w: %w", s.id, a.info.Name, ErrNoSlab, err)
-		}
-		fresh, err := a.slabIn(ctx, s.file, s.size)
+		fresh, err := a.reopen(ctx, s, files)
 		if err != nil {
 			return sum, fmt.Errorf("kept slab %d of %s: %w", s.id, a.info.Name, err)
 		}
-		fresh.name = s.name
 		a.restore(s.id, fresh, accept, &sum)
 	}
 	return sum, nil
 }
 
+// reopen makes a slab of the files of an earlier process.
+func (a *Arena) reopen(ctx context.Context, s keptSlab, files map[string]*os.File) (*slab, error) {
+	f := a.filesOf(s.name, files)
+	if f.labels == nil {
+		return nil, fmt.Errorf("its labels are missing: %w", ErrNoSlab)
+	}
+	if err := memfd.Check(f.labels, a.fileBytes(s.size)); err != nil {
+		return nil, errors.Join(ErrNoSlab, err)
+	}
+	fresh, err := a.slabIn(ctx, f, s.size)
+	if err != nil {
+		if errors.Is(err, devices.ErrHandle) {
+			err = errors.Join(ErrNoSlab, err)
+		}
+		return nil, err
+	}
+	fresh.name = s.name
+	return fresh, nil
+}
+
 // Has reports whether a file is that of a slab in use, by its name.
 func (a *Arena) Has(name string) bool {
+	name = strings.TrimSuffix(name, labelsSuffix)
 	s, ok := readSlabName(a.info.Name, name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,7 +246,6 @@ type keptSlab struct {
 	id    SlabID
 	size  devices.Size
 	name  string
-	file  *os.File
 }
 
 // keptSlabs returns the slabs of the present epoch among the files, by ID.
@@ -240,7 +256,6 @@ func (a *Arena) keptSlabs(files map[string]*os.File) []keptSlab {
 		if !ok || s.epoch != a.dev.Epoch() || s.id == 0 || s.size == 0 || s.size > a.largest || s.size%a.opts.PageSize != 0 {
 			continue
 		}
-		s.file = files[name]
 		found = append(found, s)
 	}
 	slices.SortFunc(found, func(x, y keptSlab) int { return cmp.Compare(x.id, y.id) })

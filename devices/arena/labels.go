@@ -12,8 +12,8 @@ import (
 // wordsPerPage is the number of words of one page's label: the owner, and the place.
 const wordsPerPage = 2
 
-// labels say what the pages of a kept slab hold. They are in the slab's file, behind its
-// memory, so they outlive the process together with it.
+// labels say what the pages of a kept slab hold. They are in a file that outlives the process
+// together with the memory: the slab's own, behind its memory, if that is a file of the host.
 //
 // The label of a page is two words. The first is its owner, 0 for a page that holds nothing:
 // storing it is what gives the page to the owner or takes it away. The second is its place:
@@ -32,13 +32,9 @@ func labelBytes(size, page devices.Size) devices.Size {
 	return roundUp(size/page*wordsPerPage*8, devices.Size(os.Getpagesize()))
 }
 
-// labelStart returns the offset of the labels in a slab's file.
-func labelStart(size devices.Size) devices.Size {
-	return roundUp(size, devices.Size(os.Getpagesize()))
-}
-
-func mapLabels(f *os.File, size, page devices.Size) (*labels, error) {
-	words, err := memfd.MapWords(f, int64(labelStart(size)), int(size/page)*wordsPerPage)
+// mapLabels maps the labels of a slab, which begin at off.
+func mapLabels(f *os.File, off, size, page devices.Size) (*labels, error) {
+	words, err := memfd.MapWords(f, int64(off), int(size/page)*wordsPerPage)
 	if err != nil {
 		return nil, err
 	}

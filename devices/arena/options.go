@@ -42,8 +42,9 @@ type Options struct {
 	Unkept func(error)
 }
 
-// withDefaults validates the options and fills in the defaults for a device.
-func (o Options) withDefaults(info devices.Info) (Options, error) {
+// withDefaults validates the options and fills in the defaults for a device whose slabs
+// consist of whole units, a multiple of the page size; 0 is a page.
+func (o Options) withDefaults(info devices.Info, unit devices.Size) (Options, error) {
 	o.PageSize = cmp.Or(o.PageSize, DefaultPageSize)
 	o.Retain = cmp.Or(o.Retain, DefaultRetain)
 	if o.PageSize&(o.PageSize-1) != 0 || o.PageSize > devices.GiB {
@@ -60,26 +61,45 @@ func (o Options) withDefaults(info devices.Info) (Options, error) {
 			o.SlabSize *= 2
 		}
 	}
-	largest := largestSlab(info, o.PageSize)
+	unit = max(unit, o.PageSize)
+	largest := largestSlab(info, o.PageSize, unit)
 	if largest == 0 {
 		return o, fmt.Errorf("arena on %s: the largest allocation of %v is less than a page of %v",
-			info.Name, info.MaxAlloc, o.PageSize)
+			info.Name, min(info.Total, cmp.Or(info.MaxAlloc, info.Total)), unit)
 	}
 	if o.SlabSize >= largest {
 		o.SlabSize = largest
 	} else {
-		o.SlabSize = roundUp(o.SlabSize, o.PageSize)
+		o.SlabSize = wholeUnits(o.SlabSize, unit)
 	}
 	return o, nil
 }
 
-// largestSlab returns the largest page multiple that one allocation can have.
-func largestSlab(info devices.Info, page devices.Size) devices.Size {
-	largest := info.Total
+// slabUnit returns the unit of slabs, a multiple of the page size. own is set if the device
+// keeps its own memory, not files of the host.
+func (o Options) slabUnit(dev devices.Device) (unit devices.Size, own bool) {
+	page := cmp.Or(o.PageSize, DefaultPageSize)
+	if maker, ok := devices.LastingMakerOf(dev); ok && o.Keeper != nil {
+		return wholeUnits(maker.LastingUnit(), page), true
+	}
+	return page, false
+}
+
+// largestSlab returns the largest multiple of the unit that one allocation can have.
+func largestSlab(info devices.Info, page, unit devices.Size) devices.Size {
+	largest := min(info.Total, maxSlabPages*page)
 	if info.MaxAlloc != 0 {
 		largest = min(largest, info.MaxAlloc)
 	}
-	return min(roundDown(largest, page), maxSlabPages*page)
+	return largest - largest%unit
+}
+
+// wholeUnits rounds n, below 2^63, up to a multiple of a unit that need not be a power of two.
+func wholeUnits(n, unit devices.Size) devices.Size {
+	if over := n % unit; over != 0 {
+		n += unit - over
+	}
+	return n
 }
 
 // roundUp requires n below 2^63, which holds for every size inside a device.

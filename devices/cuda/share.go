@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/internal/card"
@@ -82,15 +79,10 @@ func (s sharing) exportIPC(b *card.Block, h *devices.Handle) error {
 }
 
 // exportVirtual fills in the fields of a descriptor handle.
-func (s sharing) exportVirtual(m *mapping, h *devices.Handle) error {
-	fd, err := s.d.api.exportPhysical(m.physical)
-	if err != nil {
-		return err
-	}
-	unix.CloseOnExec(int(fd))
-	h.File = os.NewFile(uintptr(fd), "cuda memory")
+func (s sharing) exportVirtual(m *mapping, h *devices.Handle) (err error) {
+	h.File, err = s.d.descriptorOf(m.physical)
 	h.Allocation = m.size
-	return nil
+	return err
 }
 
 // Check rejects a handle that is not valid for its kind.
@@ -104,10 +96,10 @@ func (sharing) Check(h devices.Handle) error {
 	return nil
 }
 
-// refused turns a driver error about a handle into an ErrHandle, unless the card has
-// failed.
+// refused turns a driver error about a handle into an ErrHandle, unless the card has failed
+// or has no room.
 func refused(what string, err error) error {
-	if codeOf(err).Sticky() || codeOf(err) == 0 {
+	if code := codeOf(err); code.Sticky() || code == 0 || code == codeOutOfMemory {
 		return err
 	}
 	return fmt.Errorf("%s: %w: %w", what, devices.ErrHandle, err)
@@ -152,41 +144,10 @@ func (s sharing) importVirtual(h devices.Handle) (*card.Block, error) {
 	if end < h.Size || whole < end {
 		return nil, card.Outside(devices.Range{Off: h.Offset, Len: h.Size}, h.Allocation)
 	}
-	conn, err := h.File.SyscallConn()
+	b, err := s.d.importBlock(h.File, whole)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, err)
-	}
-	// The function expects the number of the descriptor itself in place of a pointer.
-	var physical cuPhysical
-	cerr := conn.Control(func(fd uintptr) {
-		physical, err = ask[cuPhysical](s.d.api, "cuMemImportFromShareableHandle", s.d.api.MemImport, fd, cuHandlePosixFD)
-	})
-	if cerr != nil {
-		return nil, fmt.Errorf("%w: %w", devices.ErrHandle, cerr)
-	}
-	if err != nil {
-		return nil, refused("the descriptor does not refer to memory of a card", err)
-	}
-	b, err := s.mapImported(physical, whole)
-	if err != nil {
-		return nil, errors.Join(err, s.d.api.releasePhysical(physical))
+		return nil, err
 	}
 	b.Addr, b.Size = b.Addr.At(devices.Size(h.Offset)), h.Size
-	return b, nil
-}
-
-// mapImported maps physical memory of this card.
-func (s sharing) mapImported(physical cuPhysical, n devices.Size) (*card.Block, error) {
-	p, err := s.d.api.properties(physical)
-	if err != nil {
-		return nil, refused("the driver does not report where the memory is", err)
-	}
-	if p.Location.Type != cuLocationDevice || p.Location.ID != int32(s.d.entry.device) {
-		return nil, fmt.Errorf("the memory belongs to another card, number %d: %w", p.Location.ID, devices.ErrHandle)
-	}
-	b, err := s.d.newMapped(physical, n)
-	if err != nil {
-		return nil, refused("the memory is smaller than the handle says, or cannot be mapped", err)
-	}
 	return b, nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 )
 
-// maxSlabs bounds the number of slabs that are kept of one device.
+// maxSlabs bounds the number of descriptors that are kept for the slabs of one device.
 const maxSlabs = 1 << 14
 
 // keptSlabs keeps the slabs of a tier's arena, and lists them in the table, so that a slab that is missing later is noticed: its pages would read as zeros. A slab is in

@@ -198,7 +198,7 @@ func (t *Tier) endFound() error {
 	for name, f := range k.found {
 		errs = append(errs, f.Close())
 		if name != keptName(k.device) && !t.arena.Has(name) {
-			errs = append(errs, k.Keeper.Drop(name))
+			errs = append(errs, keptSlabs{k}.Drop(name)) // which also takes it from the list
 		}
 	}
 	k.found = nil

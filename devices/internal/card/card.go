@@ -122,6 +122,19 @@ func (c *Card) BeginCopy(ctx context.Context, dst, src devices.Span) (leave func
 	return c.life.BeginCopy(ctx, c.self, dst, src)
 }
 
+// Resume continues an epoch of an earlier process, or begins a later one. It does not go back
+// to an epoch before the failure of the card.
+func (c *Card) Resume(e devices.Epoch) error {
+	now := c.epoch.Load()
+	if err := c.Failed(); err != nil {
+		return err
+	}
+	if !c.epoch.CompareAndSwap(now, uint64(e)) {
+		return c.Failed()
+	}
+	return nil
+}
+
 // On calls fn on a thread that is bound to the card, unless the card has failed. Every call
 // that concerns the card is made in On. A nested On binds the card again.
 func (c *Card) On(fn func() error) error {

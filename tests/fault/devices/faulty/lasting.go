@@ -34,6 +34,23 @@ func (c *core) Resume(e devices.Epoch) error {
 	return able.Resume(e)
 }
 
+// LastingUnit returns that of the inner device, 0 if that has none.
+func (c *core) LastingUnit() devices.Size {
+	if able, ok := devices.LastingMakerOf(c.inner); ok {
+		return able.LastingUnit()
+	}
+	return 0
+}
+
+// MakeLasting makes a descriptor of memory of the inner device.
+func (c *core) MakeLasting(ctx context.Context, n devices.Size) (*os.File, error) {
+	able, ok := devices.LastingMakerOf(c.inner)
+	if !ok {
+		return nil, c.notLasting()
+	}
+	return able.MakeLasting(ctx, n)
+}
+
 func (c *core) notLasting() error {
 	return fmt.Errorf("memory of %s in files: %w", c.inner.Info().Name, devices.ErrUnsupported)
 }
