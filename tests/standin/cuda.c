@@ -72,7 +72,7 @@ struct range { // of device addresses
 struct physical { // of cuMemCreate
 	struct memory *memory;
 	unsigned types;
-	int rdma, counted;
+	int rdma;
 	struct physical *next;
 };
 
@@ -211,7 +211,7 @@ static void range_drop(struct range *r)
 
 static uint64_t free_bytes(int device)
 {
-	uint64_t used = contexts[device].used + config.taken[device] + account_others(device);
+	uint64_t used = contexts[device].used + config.taken[device] + account_others(device) + marked(device);
 	return used < config.memory ? config.memory - used : 0;
 }
 
@@ -535,6 +535,10 @@ API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	for (struct range *r = ranges; r; r = r->next)
 		if (r->device == dev)
 			die("cuDevicePrimaryCtxRelease: %llu bytes of device %d are left", (unsigned long long)r->size, dev);
+	for (struct physical *p = physicals; p; p = p->next)
+		if (p->memory->device == dev)
+			die("cuDevicePrimaryCtxRelease: a handle of %llu bytes of device %d is left",
+			    (unsigned long long)p->memory->size, dev);
 	if (c->streams || c->modules || c->events || c->used)
 		die("cuDevicePrimaryCtxRelease: %d streams, %d modules, %d events and %llu bytes of device %d are left", c->streams,
 		    c->modules, c->events, (unsigned long long)c->used, dev);
@@ -998,10 +1002,10 @@ static struct physical *physical_of(const char *call, CUmemGenericAllocationHand
 	die("%s: %llx is no handle", call, h);
 }
 
-static CUmemGenericAllocationHandle physical_new(struct memory *m, unsigned types, int rdma, int counted)
+static CUmemGenericAllocationHandle physical_new(struct memory *m, unsigned types, int rdma)
 {
 	struct physical *p = calloc(1, sizeof *p);
-	*p = (struct physical){m, types, rdma, counted, physicals};
+	*p = (struct physical){m, types, rdma, physicals};
 	physicals = p;
 	return (uintptr_t)p;
 }
@@ -1017,9 +1021,12 @@ API CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemA
 		die("cuMemCreate: %zu bytes on device %d by %d, flags %llx", n, prop->location.id, current->device, flags);
 	if (n > free_bytes(current->device))
 		return leave(OUT_OF_MEMORY);
-	*h = physical_new(memory_new(current->device, n), (unsigned)prop->requestedHandleTypes,
-			  prop->allocFlags.gpuDirectRDMACapable, 1);
-	current->used += n;
+	struct memory *m = memory_new(current->device, n);
+	if (prop->requestedHandleTypes)
+		m->mark = mark_new(m->device, n, m->nonce);
+	else
+		current->used += n;
+	*h = physical_new(m, (unsigned)prop->requestedHandleTypes, prop->allocFlags.gpuDirectRDMACapable);
 	return leave(OK);
 }
 
@@ -1032,7 +1039,7 @@ API CUresult cuMemRelease(CUmemGenericAllocationHandle h)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	if (p->counted)
+	if (p->memory->mark < 0)
 		contexts[p->memory->device].used -= p->memory->size;
 	memory_drop(p->memory);
 	free(p);
@@ -1084,22 +1091,27 @@ API CUresult cuMemSetAccess(CUdeviceptr at, size_t n, const CUmemAccessDesc *des
 
 // A descriptor of memory is of a device file, to which the driver has attached
 // the memory: whoever opens it anew, by /proc, has a device file and nothing
-// else. Here it is a socket that holds the memory's descriptor as a message.
+// else. Here it is a socket that holds the descriptors of the memory and of its
+// mark as a message. As with the driver, the memory ends with the last of its
+// descriptors, handles and mappings, whatever has become of the process that has
+// made it.
 
-union fd_message { struct cmsghdr head; char room[CMSG_SPACE(sizeof(int))]; };
+enum { MEMORY, MARK, WRAPPED };
+
+union fd_message { struct cmsghdr head; char room[CMSG_SPACE(WRAPPED * sizeof(int))]; };
 
 static struct msghdr fd_message_of(union fd_message *m, struct iovec *io)
 {
 	return (struct msghdr){.msg_iov = io, .msg_iovlen = 1, .msg_control = m, .msg_controllen = sizeof *m};
 }
 
-static int wrap_fd(int fd)
+static int wrap(const struct memory *memory)
 {
-	union fd_message m = {.head = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS}};
+	int fds[WRAPPED] = {memory->fd, memory->mark}, ends[2];
+	union fd_message m = {.head = {CMSG_LEN(sizeof fds), SOL_SOCKET, SCM_RIGHTS}};
 	struct iovec io = {"m", 1};
 	struct msghdr message = fd_message_of(&m, &io);
-	int ends[2];
-	memcpy(CMSG_DATA(&m.head), &fd, sizeof fd);
+	memcpy(CMSG_DATA(&m.head), fds, sizeof fds);
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
 		return -1;
 	if (sendmsg(ends[0], &message, 0) != 1) {
@@ -1110,17 +1122,25 @@ static int wrap_fd(int fd)
 	return ends[1];
 }
 
-// unwrap_fd leaves the message where it is: a descriptor is imported again.
-static int unwrap_fd(int socket)
+// unwrap leaves the message where it is: a descriptor is imported again. NULL if
+// it is none of memory.
+static struct memory *unwrap(int socket)
 {
 	union fd_message m;
 	char text;
 	struct iovec io = {&text, 1};
 	struct msghdr message = fd_message_of(&m, &io);
-	int fd = -1;
-	if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) == 1 && message.msg_controllen > 0)
-		memcpy(&fd, CMSG_DATA(&m.head), sizeof fd);
-	return fd;
+	int fds[WRAPPED];
+	if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1 ||
+	    message.msg_controllen < sizeof m.head || m.head.cmsg_len != CMSG_LEN(sizeof fds))
+		return NULL;
+	memcpy(fds, CMSG_DATA(&m.head), sizeof fds);
+	struct memory *memory = memory_open(fds[MEMORY]);
+	if (memory)
+		memory->mark = fds[MARK];
+	else
+		close(fds[MARK]);
+	return memory;
 }
 
 API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type,
@@ -1132,7 +1152,7 @@ API CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandl
 		die("cuMemExportToShareableHandle: type %d, flags %llx", (int)type, flags);
 	if (!(p->types & 1)) // was not asked for when the memory was made
 		return leave(INVALID_VALUE);
-	int fd = wrap_fd(p->memory->fd);
+	int fd = wrap(p->memory);
 	if (fd < 0)
 		return leave(OPERATING_SYSTEM);
 	*(int *)out = fd;
@@ -1144,11 +1164,10 @@ API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, voi
 	ENTER(1);
 	if ((int)type != 1)
 		die("cuMemImportFromShareableHandle: type %d", (int)type);
-	int fd = unwrap_fd((int)(intptr_t)os);
-	struct memory *m = fd < 0 ? NULL : memory_open(fd);
+	struct memory *m = unwrap((int)(intptr_t)os);
 	if (!m)
 		return leave(INVALID_VALUE);
-	*h = physical_new(m, 1, 0, 0);
+	*h = physical_new(m, 1, 0);
 	return leave(OK);
 }
 

@@ -52,7 +52,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memo
 {
 	if (!users)
 		return (nvmlReturn_t)UNINITIALIZED;
-	uint64_t used = config.taken[device->number] + account_others(device->number);
+	uint64_t used = config.taken[device->number] + account_others(device->number) + marked(device->number);
 	memory->total = config.memory;
 	memory->used = used < config.memory ? used : config.memory;
 	memory->free = config.memory - memory->used;

@@ -202,6 +202,7 @@ static int injected(const char *call, int device)
 
 struct memory {
 	int fd, device, refs;
+	int mark; // of accounts.h, -1 for none
 	uint8_t *bytes;
 	uint64_t size, nonce;
 };
@@ -212,7 +213,7 @@ static struct memory *memory_map(int fd, int device, uint64_t size, uint64_t non
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (!m || p == MAP_FAILED)
 		die("no memory for %llu bytes of a device", (unsigned long long)size);
-	*m = (struct memory){fd, device, 1, p, size, nonce};
+	*m = (struct memory){fd, device, 1, -1, p, size, nonce};
 	return m;
 }
 
@@ -258,6 +259,8 @@ static void memory_drop(struct memory *m)
 		return;
 	munmap(m->bytes, m->size);
 	close(m->fd);
+	if (m->mark >= 0)
+		close(m->mark);
 	free(m);
 }
 
