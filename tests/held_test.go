@@ -47,7 +47,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// held is a mount whose daemon is killed.
+// held is a mount whose daemon is killed. Files are moved to the last of its devices.
 type held struct {
 	t       *testing.T
 	m       *mnt.M
@@ -110,7 +110,7 @@ func (h *held) use(users map[string]func(*heldUser) error, disturb func()) {
 	var all sync.WaitGroup
 	for name, use := range users {
 		all.Go(func() {
-			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
+			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, last: h.devices[len(h.devices)-1], stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
 			if err := os.Mkdir(w.dir, 0o755); err != nil {
 				h.t.Error(err)
 				return
@@ -186,7 +186,7 @@ func (h *held) clear() {
 
 // heldUser is a program that uses one directory.
 type heldUser struct {
-	dir, mount string
+	dir, mount, last string
 
 	round int
 	rng   *rand.Rand
@@ -375,7 +375,7 @@ func (w *heldUser) exchange() error {
 func (w *heldUser) move() error {
 	data := w.fresh(1 + w.rng.IntN(3<<20))
 	name := fmt.Sprintf("moved-%d", w.round)
-	here, there := filepath.Join(w.dir, name), filepath.Join(w.mount, "ocl0", name)
+	here, there := filepath.Join(w.dir, name), filepath.Join(w.mount, w.last, name)
 	back := filepath.Join(w.mount, "host", name)
 	var got []byte
 	return inOrder(

@@ -1,0 +1,118 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/mnt"
+)
+
+// heldCardSize is the memory of each card: several slabs, of which each is less than a large file.
+const heldCardSize = 256 * devices.MiB
+
+// TestHeldCards is TestHeld for files on cards, whose driver keeps the memory of a descriptor that the
+// holder has. In the end a card has all of its memory again, and an import that fails loses files, and
+// nothing else.
+func TestHeldCards(t *testing.T) {
+	settings := fmt.Sprintf("memory=%d", heldCardSize)
+	cards := useStandInCards(t, settings)
+	h := &held{t: t, devices: []string{"host", "cuda0", "cuda1"}, m: mnt.Prepare(t, mnt.Options{
+		Devices: []string{"host,size=256MiB", "cuda:0", "cuda:1"}, Extra: []string{"--hold"},
+	})}
+	h.m.Start()
+	t.Cleanup(h.clear)
+	h.torture(map[string]func(w *heldUser) error{
+		"cuda0/names": (*heldUser).names, "cuda0/write": (*heldUser).write, "cuda0/append": (*heldUser).append,
+		"cuda0/nameless": (*heldUser).nameless, "cuda0/exchange": (*heldUser).exchange, "cuda0/move": (*heldUser).move,
+		"cuda0/map": (*heldUser).mapped, "cuda1/large": (*heldUser).large, "cuda1/write": (*heldUser).write,
+		"cuda1/names": (*heldUser).names, "host/write": (*heldUser).write,
+	})
+	for _, device := range h.devices {
+		h.checkEmpty(device)
+	}
+	h.importFails(cards, settings)
+	h.checkEnd()
+	kit.Eventually(t, time.Minute, func() error { return cards.unused() })
+}
+
+// large makes, overwrites, reads and removes a file that is larger than a slab.
+func (w *heldUser) large() error {
+	const size = 21<<20 + 4321
+	name := filepath.Join(w.dir, "file")
+	data := w.fresh(size)
+	if err := writeNew(name, data); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	off, piece := w.rng.IntN(size-3<<20), w.fresh(3<<20)
+	copy(data[off:], piece)
+	_, err = f.WriteAt(piece, int64(off))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	got, err := os.ReadFile(name)
+	return errors.Join(err, same(name, got, data), os.Remove(name))
+}
+
+// importFails has the driver refuse the memory that was kept of one card, as after a reset.
+func (h *held) importFails(cards standInCards, settings string) {
+	h.t.Helper()
+	lost, kept := h.m.Path("cuda0", "lost"), h.m.Path("cuda1", "kept")
+	data := kit.Bytes(9, 0, 3<<20)
+	must(h.t, errors.Join(os.WriteFile(lost, data, 0o600), os.WriteFile(kept, data, 0o600)))
+	const invalidValue = 1
+	cards.set(h.t, settings, fmt.Sprintf("fail=cuMemImportFromShareableHandle:1:%d:0", invalidValue))
+	h.kill()
+	if _, err := os.ReadFile(lost); !errors.Is(err, unix.EIO) {
+		h.t.Errorf("a file whose memory can't be imported: %v", err)
+	}
+	if state, err := getXattr(lost, "user.hmc.state"); err != nil || state != "lost" {
+		h.t.Errorf("its state is %q, %v", state, err)
+	}
+	got, err := os.ReadFile(kept)
+	must(h.t, errors.Join(err, same(kept, got, data)))
+	const why = "device memory of an earlier process can't be used; its objects are lost"
+	if log := h.m.Log(); !strings.Contains(log, why) || !strings.Contains(log, "the descriptor does not refer to memory of a card") {
+		h.t.Error("the log does not say why files are lost")
+	}
+	cards.set(h.t, settings)
+	again := h.m.Path("cuda0", "again")
+	must(h.t, os.WriteFile(again, data, 0o600))
+	h.kill()
+	got, err = os.ReadFile(again)
+	must(h.t, errors.Join(err, same(again, got, data), os.Remove(lost), os.Remove(again), os.Remove(kept)))
+}
+
+// unused returns an error while any process has memory of a card that could be exported.
+func (c standInCards) unused() error {
+	marks, err := filepath.Glob(filepath.Join(filepath.Dir(c.control), "memory", "*"))
+	if err != nil || len(marks) == 0 {
+		return errors.Join(err, errors.New("no memory of a card could ever be exported"))
+	}
+	for _, mark := range marks {
+		f, err := os.Open(mark)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("memory of a card is in use: %s: %w", filepath.Base(mark), err)
+		}
+	}
+	return nil
+}
