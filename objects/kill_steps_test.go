@@ -83,17 +83,20 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
+// cutDevices returns two devices: one whose memory is files of the host, and one with memory of
+// its own, in units that don't divide a slab.
+func cutDevices(hook faulty.Hook) []devices.Device {
+	return []devices.Device{
+		faulty.Wrap(sim.New(0, small(false)), hook),
+		faulty.WrapOwn(sim.New(1, small(false)), hook, 192*devices.KiB),
+	}
+}
+
 // cutAt reports whether the operations were cut, and not finished before.
 func cutAt(t *testing.T, seed uint64, at int64, operations int) bool {
 	c := newCut(1 << 60)
 	keeper, kv := newKeeper(t), memkv.New()
-	newDevices := func(hook faulty.Hook) (devs []devices.Device) {
-		for i := range 2 {
-			devs = append(devs, faulty.Wrap(sim.New(devices.Ordinal(i), small(false)), hook))
-		}
-		return devs
-	}
-	first := &rig{t: t, keeper: steppedKeeper{keeper, c}, kv: steppedKV{kv, c}, devs: newDevices(func(faulty.Op) error {
+	first := &rig{t: t, keeper: steppedKeeper{keeper, c}, kv: steppedKV{kv, c}, devs: cutDevices(func(faulty.Op) error {
 		c.step()
 		return nil
 	})}
@@ -127,7 +130,7 @@ func cutAt(t *testing.T, seed uint64, at int64, operations int) bool {
 		t.Fatal(failed)
 	}
 	first.store.Abandon()
-	next := &rig{t: t, keeper: keeper, kv: kv, devs: newDevices(nil)}
+	next := &rig{t: t, keeper: keeper, kv: kv, devs: cutDevices(nil)}
 	next.start()
 	k := &keptRig{rig: next}
 	t.Run(fmt.Sprintf("seed%d/step%d", seed, at), func(t *testing.T) {
@@ -172,13 +175,7 @@ func TestKilledWhileStarting(t *testing.T) {
 // startCutAt reports whether the start was cut, and not finished before.
 func startCutAt(t *testing.T, seed uint64, at int64) bool {
 	keeper, kv := newKeeper(t), memkv.New()
-	newDevices := func(hook faulty.Hook) (devs []devices.Device) {
-		for i := range 2 {
-			devs = append(devs, faulty.Wrap(sim.New(devices.Ordinal(i), small(false)), hook))
-		}
-		return devs
-	}
-	first := &rig{t: t, keeper: keeper, kv: kv, devs: newDevices(nil)}
+	first := &rig{t: t, keeper: keeper, kv: kv, devs: cutDevices(nil)}
 	first.start()
 	w := &killWorker{killStore: &killStore{store: first.store}, roots: killRoots(first)}
 	script := newKillScript(seed, 0)
@@ -192,7 +189,7 @@ func startCutAt(t *testing.T, seed uint64, at int64) bool {
 	}
 	first.store.Abandon()
 	c := newCut(at)
-	second := &rig{t: t, keeper: steppedKeeper{keeper, c}, kv: steppedKV{kv, c}, devs: newDevices(func(faulty.Op) error {
+	second := &rig{t: t, keeper: steppedKeeper{keeper, c}, kv: steppedKV{kv, c}, devs: cutDevices(func(faulty.Op) error {
 		c.step()
 		return nil
 	})}
@@ -209,7 +206,7 @@ func startCutAt(t *testing.T, seed uint64, at int64) bool {
 	case <-started:
 		second.store.Abandon()
 	}
-	third := &rig{t: t, keeper: keeper, kv: kv, devs: newDevices(nil)}
+	third := &rig{t: t, keeper: keeper, kv: kv, devs: cutDevices(nil)}
 	third.start()
 	(&keptRig{rig: third}).checkLeases()
 	checkProgress(third, seed, progress)

@@ -3,6 +3,7 @@ package arena
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -27,10 +28,32 @@ func (d lastingFake) Resume(e devices.Epoch) error {
 	return nil
 }
 
+// ownFake is a lastingFake with memory of its own, in units that are no power of two.
+type ownFake struct{ lastingFake }
+
+const fakeUnit = 36 * devices.KiB
+
+func (ownFake) LastingUnit() devices.Size { return fakeUnit }
+
+func (ownFake) MakeLasting(_ context.Context, n devices.Size) (*os.File, error) {
+	return memfd.Create("own", int64(wholeUnits(n, fakeUnit)))
+}
+
+func (d ownFake) AllocIn(ctx context.Context, f *os.File, n devices.Size) (*devices.Memory, error) {
+	if n%fakeUnit != 0 {
+		return nil, fmt.Errorf("%d bytes are not whole units", uint64(n))
+	}
+	if err := memfd.Check(f, int64(n)); err != nil {
+		return nil, errors.Join(devices.ErrHandle, err)
+	}
+	return d.lastingFake.AllocIn(ctx, f, n)
+}
+
 // keptModel compares an arena that is killed and restored with a map of its pages.
 type keptModel struct {
 	t      *testing.T
 	rng    *rand.Rand
+	own    bool // of ownFake
 	keeper *keep.Store
 	arena  *Arena
 	epoch  devices.Epoch
@@ -42,8 +65,12 @@ type keptModel struct {
 var keptOptions = Options{SlabSize: 300 * devices.KiB, Retain: 600 * devices.KiB}
 
 func (m *keptModel) open() {
-	dev := lastingFake{newFake(3*devices.MiB+9000, 2*devices.MiB)}
-	dev.epoch = m.epoch
+	fake := lastingFake{newFake(3*devices.MiB+9000, 2*devices.MiB)}
+	fake.epoch = m.epoch
+	var dev devices.Device = fake
+	if m.own {
+		dev = ownFake{fake}
+	}
 	o := keptOptions
 	o.Keeper = m.keeper
 	a, err := New(dev, o)
@@ -144,21 +171,68 @@ func (m *keptModel) kill() {
 }
 
 func TestRestore(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	m := &keptModel{t: t, rng: rand.New(rand.NewPCG(seed, 1)), keeper: &keep.Store{}, epoch: 7}
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprintf("own=%v", own), func(t *testing.T) {
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			m := &keptModel{t: t, own: own, rng: rand.New(rand.NewPCG(seed, 1)), keeper: &keep.Store{}, epoch: 7}
+			m.open()
+			for range 60 {
+				for range m.rng.IntN(60) {
+					m.step()
+				}
+				m.kill()
+			}
+			if err := m.arena.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := m.keeper.Len(); n != 0 {
+				t.Errorf("%d descriptors are kept after Close", n)
+			}
+		})
+	}
+}
+
+// TestRestoreOwn checks slabs of which a part is missing, or is not memory of the device.
+func TestRestoreOwn(t *testing.T) {
+	m := &keptModel{t: t, own: true, keeper: &keep.Store{}, epoch: 7}
 	m.open()
-	for range 60 {
-		for range m.rng.IntN(60) {
-			m.step()
+	l := mustAlloc(t, m.arena, 400*devices.KiB)
+	if l.Span.Mem.Size() != 12*fakeUnit || m.arena.Usage().Total%fakeUnit != 0 {
+		t.Errorf("a slab of %v of %v", l.Span.Mem.Size(), m.arena.Usage().Total)
+	}
+	files, err := m.keeper.Kept("")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("kept are %v, %v", files, err)
+	}
+	const name = "mem/fake0/7/1/442368"
+	memory, labels := files[name], files[name+labelsSuffix]
+	none := func(Found) bool { t.Error("a range was found"); return true }
+	for what, c := range map[string]struct {
+		files map[string]*os.File
+		ok    bool
+	}{
+		"labels alone":  {map[string]*os.File{name + labelsSuffix: labels}, true},
+		"memory alone":  {map[string]*os.File{name: memory}, false},
+		"other memory":  {map[string]*os.File{name: labels, name + labelsSuffix: labels}, false},
+		"other labels":  {map[string]*os.File{name: memory, name + labelsSuffix: memory}, false},
+		"nothing taken": {map[string]*os.File{name: memory, name + labelsSuffix: labels}, true},
+	} {
+		m.open()
+		if _, err := m.arena.Restore(t.Context(), c.files, none); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrNoSlab) {
+			t.Errorf("%s: %v", what, err)
 		}
-		m.kill()
+		if m.arena.Has(name) || m.arena.Has(name+labelsSuffix) {
+			t.Errorf("%s: a slab without leases is in use", what)
+		}
 	}
-	if err := m.arena.Close(); err != nil {
+	for _, f := range files {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := m.keeper.Close(); err != nil {
 		t.Error(err)
-	}
-	if n := m.keeper.Len(); n != 0 {
-		t.Errorf("%d slabs are kept after Close", n)
 	}
 }
 

@@ -17,10 +17,19 @@ func Wrap(dev devices.Device, hook Hook) devices.Device {
 	return c.self
 }
 
+// WrapOwn is Wrap for a Lasting device that uses files of the host. The wrapper has memory of
+// its own, in whole units: descriptors that it makes itself, as the driver of a card does.
+func WrapOwn(dev devices.Device, hook Hook, unit devices.Size) devices.Device {
+	c := &core{inner: dev, hook: hook, unit: unit}
+	c.self = c.with(abilitiesOf(dev))
+	return c.self
+}
+
 // core is the wrapper without optional abilities.
 type core struct {
 	inner devices.Device
 	hook  Hook
+	unit  devices.Size // of WrapOwn
 	seq   atomic.Uint64
 	// self is core with the abilities of inner: the device that memories report as theirs.
 	self devices.Device
