@@ -71,7 +71,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	defer func() { _ = device.Close() }()
 	init := s.fuse.KernelSettings()
 	if init.Flags64()&fuse.CAP_HAS_RESEND == 0 {
-		return errors.New("this kernel does not repeat requests, which a mount that outlives its daemon requires: use Linux 6.9 or newer, or mount without --hold")
+		return errors.New("this kernel does not repeat requests, which a mount that outlives its daemon requires: use Linux 6.9 or newer, or mount with --no-hold")
 	}
 	init.Length, init.Opcode, init.Unique = initLength, opInit, 1
 	// What go-fuse answered can't be asked for: another server answers the same. Its descriptor is
@@ -87,6 +87,23 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 		return err
 	}
 	return o.Keeper.Keep(heldDevice, device)
+}
+
+// CanResume returns why this kernel can't have another daemon continue a mount; nil if it can.
+func CanResume() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("ask for the release of the kernel: %w", err)
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("read the release of the kernel, %q: %w", release, err)
+	}
+	if major < 6 || major == 6 && minor < 9 {
+		return fmt.Errorf("the kernel %s does not repeat requests, as Linux 6.9 and newer do", release)
+	}
+	return nil
 }
 
 const (

@@ -30,7 +30,7 @@ func TestHeld(t *testing.T) {
 		t.Run("passthrough="+passthrough, func(t *testing.T) {
 			h := &held{t: t, devices: []string{"host", "sim0", "sim1", "ocl0"}, m: mnt.Prepare(t, mnt.Options{
 				Devices: []string{"host,size=512MiB", "sim:0,size=256MiB", "sim:1,size=256MiB,mapped=true", "opencl:0,size=256MiB"},
-				Extra:   []string{"--hold", "--passthrough", passthrough},
+				Extra:   []string{"--passthrough", passthrough},
 			})}
 			h.m.Start()
 			t.Cleanup(h.clear)
