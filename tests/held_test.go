@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,30 +78,20 @@ func (h *held) torture(users map[string]func(*heldUser) error) {
 	})
 }
 
+// strikes are the ways in which a daemon can die: as scripts, because a program that has mapped files of
+// a stopped daemon may not get to run.
+var strikes = []string{
+	// By a fault of its own: the runtime prints its goroutines and exits. A library of a device may
+	// have a handler, which takes the first signal.
+	"kill -ABRT $0 || exit 1; while kill -ABRT $0 2>/dev/null; do sleep 0.05; done",
+	"kill -STOP $0 && sleep 0.3 && kill -KILL $0",
+	"kill -STOP $0 && sleep 0.3 && kill -CONT $0 && kill -KILL $0",
+	"kill -KILL $0", "kill -KILL $0",
+}
+
 // strike ends a daemon in one of the ways in which it can die. It returns false if it has ended already.
 func (h *held) strike(pid int) bool {
-	switch rand.IntN(5) {
-	case 0: // as by a fault of its own: the runtime prints its goroutines and exits
-		if unix.Kill(pid, unix.SIGABRT) != nil {
-			return false
-		}
-		// A library of a device may have a handler, which takes the first one.
-		kit.Eventually(h.t, time.Minute, func() bool { return unix.Kill(pid, unix.SIGABRT) != nil })
-		return true
-	case 1: // stopped for a while before
-		if unix.Kill(pid, unix.SIGSTOP) != nil {
-			return false
-		}
-		<-time.After(300 * time.Millisecond)
-		return unix.Kill(pid, unix.SIGKILL) == nil
-	case 2: // stopped, and continued
-		if unix.Kill(pid, unix.SIGSTOP) != nil {
-			return false
-		}
-		<-time.After(300 * time.Millisecond)
-		must(h.t, unix.Kill(pid, unix.SIGCONT))
-	}
-	return unix.Kill(pid, unix.SIGKILL) == nil
+	return exec.Command("sh", "-c", strikes[rand.IntN(len(strikes))], strconv.Itoa(pid)).Run() == nil
 }
 
 // use runs the users while disturb does its work.
