@@ -232,6 +232,11 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 	// The permissions were checked when it was opened.
 	header := fuse.InHeader{NodeId: slot.ino, Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
 	var out fuse.OpenOut
+	if isView(metadata.Ino(slot.ino)) {
+		if err := h.showAgain(ctx, slot); err != nil {
+			return f.errs.status(err)
+		}
+	}
 	switch slot.kind {
 	case heldDir:
 		d, err := f.newDirHandle(ctx.Done(), &header, metadata.Ino(slot.ino)) //nolint:contextcheck // as go-fuse calls it
@@ -259,4 +264,28 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		return fuse.OK
 	}
 	return fuse.EBADF
+}
+
+// showAgain makes the node of a view that a handle has open.
+//
+// Errors: ESTALE if the file has no such tensor any more; EIO.
+func (h *holding) showAgain(ctx context.Context, slot *heldSlot) error {
+	views := &h.filesystem.views
+	file, name, path := h.state.shows(slot)
+	n := &viewNode{id: metadata.Ino(slot.ino), file: metadata.Ino(file), name: name, path: path}
+	if file == 0 {
+		return n.stale()
+	}
+	if path != "" {
+		e, err := views.find(ctx, n, path)
+		if isMissing(err) {
+			return n.stale()
+		}
+		if err != nil {
+			return err
+		}
+		n.show(e.Tensor)
+	}
+	views.adopt(n)
+	return nil
 }

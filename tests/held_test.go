@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/tensors"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -40,6 +41,7 @@ func TestHeld(t *testing.T) {
 				"host/list": (*heldUser).list, "host/nameless": (*heldUser).nameless, "host/map": (*heldUser).mapped,
 				"sim0/names": (*heldUser).names, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
 				"sim0/nameless": (*heldUser).nameless, "sim0/exchange": (*heldUser).exchange, "sim0/move": (*heldUser).move,
+				"sim0/tensor": (*heldUser).tensor, "host/tensor": (*heldUser).tensor,
 				"sim1/write": (*heldUser).write, "sim1/map": (*heldUser).mapped, "sim1/names": (*heldUser).names,
 				"ocl0/names": (*heldUser).names, "ocl0/write": (*heldUser).write, "ocl0/nameless": (*heldUser).nameless,
 			})
@@ -430,6 +432,40 @@ func (w *heldUser) mapped() error {
 		return err
 	}
 	return same(w.file.Name(), got, w.data)
+}
+
+// tensor reads a tensor of a file that is open, and mapped, all the time.
+func (w *heldUser) tensor() error {
+	const size = 1 << 20
+	if w.file == nil {
+		x := tensors.Tensor{Shape: []uint64{size}}
+		x.Type, _ = tensors.TypeNamed("uint8")
+		w.data = append(x.Header(), w.fresh(size)...)
+		name := filepath.Join(w.dir, "x.npy")
+		if err := writeNew(name, w.data); err != nil {
+			return err
+		}
+		f, err := os.Open(filepath.Join(name+tensors.ViewSuffix, "x.npy"))
+		if err != nil {
+			return err
+		}
+		w.file = f
+		if w.view, err = unix.Mmap(int(f.Fd()), 0, len(w.data), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+			return err
+		}
+	}
+	if err := unix.Madvise(w.view, unix.MADV_DONTNEED); err != nil {
+		return err
+	}
+	off := w.rng.IntN(size - 5000)
+	if err := same("the map of "+w.file.Name(), w.view[off:off+5000], w.data[off:off+5000]); err != nil {
+		return err
+	}
+	got := make([]byte, 5000)
+	if _, err := w.file.ReadAt(got, int64(off)); err != nil {
+		return err
+	}
+	return same(w.file.Name(), got, w.data[off:off+5000])
 }
 
 // close ends the use, and removes nothing.
