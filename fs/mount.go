@@ -62,7 +62,7 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
-	warm(s.fs.request)
+	warm(s.fs.request, backlog)
 	if err := s.resume(ctx, &o, &holding{filesystem: s.fs}); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Server) connect(o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	warm(s.fs.request)
+	warm(s.fs.request, firstRequests)
 	h := &holding{filesystem: s.fs}
 	s.fuse, err = fuse.NewServer(h, s.path, fuseOptions(o, s.fs))
 	if err = s.connected(o, err); err != nil {

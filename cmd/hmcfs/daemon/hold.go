@@ -37,7 +37,7 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 		}
 		d.inherited = d.holder != nil // useHeld may have ended it
 	}
-	launches := d.holder == nil && !d.opts.Settings.NoHold && !d.opts.NoMount && d.opts.Holder != nil
+	launches := d.holder == nil && !d.opts.Settings.NoHold && d.opts.Holder != nil
 	if launches {
 		if err = fs.CanResume(); err != nil {
 			d.log.Info("the death of this daemon ends the mount", zap.Error(err))
