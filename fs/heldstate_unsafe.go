@@ -68,7 +68,7 @@ type heldSlot struct {
 	_         [24]byte
 }
 
-// heldView is what a slot shows whose inode is of a view: that has no records.
+// heldView describes the inode of a slot that is of a view, which has no records.
 type heldView struct {
 	// file is the inode of the file; 0 if this is not recorded.
 	file uint64
