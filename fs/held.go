@@ -53,6 +53,8 @@ type holding struct {
 	state *heldState
 	// later is true until the connection to the kernel is in place.
 	later bool
+	// found are the inodes of files that were open when an earlier process died.
+	found []metadata.Ino
 }
 
 // Init implements fuse.RawFileSystem.
@@ -111,8 +113,10 @@ const (
 	opInit = 26
 	// resent is set in the number of a request that the kernel sends again.
 	resent = 1 << 63
-	// notifyResend is the number of the notification that makes it do so.
+	// notifyResend is the number of the notification that makes it do so, and notifyEpoch that of the one that
+	// ends all cached names (fuse.h of Linux 6.16).
 	notifyResend = 7
+	notifyEpoch  = 8
 )
 
 // devicesOfFUSE returns the descriptors of this process that are of /dev/fuse.
@@ -187,18 +191,33 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	h.later = false
 	s.fs.Init(with.server) //nolint:contextcheck // as go-fuse calls it
 	h.restore(ctx)
-	return askAgain(device)
-}
-
-// askAgain has the kernel send the requests again that a process has read and not answered.
-func askAgain(device *os.File) error {
-	var m [16]byte
-	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
-	binary.NativeEndian.PutUint32(m[4:], notifyResend)
-	if _, err := unix.Write(int(device.Fd()), m[:]); err != nil {
+	// Names that the process changed for others just before it died are still cached. Before Linux 6.16, they
+	// are until they expire.
+	if err = notify(device, notifyEpoch); err != nil {
+		s.fs.log.Debug("can't have the kernel look names up again", zap.Error(err))
+	}
+	if err = notify(device, notifyResend); err != nil {
 		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
 	}
 	return nil
+}
+
+// notify sends the kernel a notification that has no content.
+func notify(device *os.File, code uint32) error {
+	var m [16]byte
+	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
+	binary.NativeEndian.PutUint32(m[4:], code)
+	_, err := unix.Write(int(device.Fd()), m[:])
+	return err
+}
+
+// dropPages drops what the kernel caches of files that were open: others may have changed them
+// just before the earlier process died. It must not be called before requests are served.
+func (h *holding) dropPages() {
+	for _, ino := range h.found {
+		h.kernel.InvalidatePages(ino)
+	}
+	h.found = nil
 }
 
 // restore opens what was open. Of what can't be opened any more, such as a file of a node that
@@ -260,6 +279,7 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		if file.open != nil && file.view == nil && !file.paged.Swap(true) {
 			f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
 		}
+		h.found = append(h.found, metadata.Ino(slot.ino))
 		f.files.set(slot.id, file)
 		return fuse.OK
 	}

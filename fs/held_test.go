@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -281,6 +282,11 @@ func TestRestore(t *testing.T) {
 		h.on.state.add(slot, nil)
 	}
 	h.on.restore(t.Context())
+	h.rig.kernel.pages = nil
+	h.on.dropPages()
+	if got := h.rig.kernel.pages; !slices.Equal(got, []metadata.Ino{metadata.Ino(f.ino), versionIno}) && !slices.Equal(got, []metadata.Ino{versionIno, metadata.Ino(f.ino)}) {
+		t.Errorf("pages are dropped of %v", got)
+	}
 	again := &file{r: h.rig, ino: f.ino, fh: 100}
 	if got := again.readAt(len(data)+1, 0); kit.FirstDiff(got, data) >= 0 || len(got) != len(data) {
 		t.Errorf("%d bytes, different at %d", len(got), kit.FirstDiff(got, data))

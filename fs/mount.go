@@ -63,10 +63,12 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
 	warm(s.fs.request, backlog)
-	if err := s.resume(ctx, &o, &holding{filesystem: s.fs}); err != nil {
+	h := &holding{filesystem: s.fs}
+	if err := s.resume(ctx, &o, h); err != nil {
 		return nil, err
 	}
 	go s.serve() //nolint:contextcheck // the mount outlives this call
+	go h.dropPages()
 	return s, nil
 }
 
