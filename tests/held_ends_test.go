@@ -22,7 +22,7 @@ import (
 func heldMount(t *testing.T) *held {
 	t.Helper()
 	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Extra: []string{"--hold"},
+		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"},
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
@@ -134,7 +134,7 @@ func (h *held) daemonCannotReturn() {
 	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
 	must(h.t, os.Rename(records, aside))
 	must(h.t, os.WriteFile(records, []byte("no directory"), 0o600))
-	h.m.Kill()
+	h.m.KillDaemon()
 	// Programs wait until the holder gives up.
 	kit.Eventually(h.t, time.Minute, func() error {
 		if _, err := os.ReadDir(h.m.Path("host")); !errors.Is(err, unix.ENOTCONN) {
@@ -161,7 +161,7 @@ func (h *held) daemonsFailLate() {
 	socket := filepath.Join(h.m.RuntimeDir, "admin.sock")
 	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
 	must(h.t, errors.Join(os.Remove(socket), os.MkdirAll(filepath.Join(socket, "full"), 0o700)))
-	h.m.Kill()
+	h.m.KillDaemon()
 	kit.Eventually(h.t, time.Minute, func() error {
 		h.check(false)
 		status, err := keeper.Status()
@@ -178,7 +178,7 @@ func (h *held) daemonsFailLate() {
 func (h *held) mountFails(why string, with ...string) {
 	h.t.Helper()
 	args := append([]string{
-		"mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+		"mount", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
 		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir,
 	}, with...)
 	if out, err := h.m.Run(append(args, h.m.Dir)...); err == nil || !strings.Contains(err.Error(), why) {
@@ -189,12 +189,12 @@ func (h *held) mountFails(why string, with ...string) {
 // secondMount mounts while the daemon lives, and again when it has just died.
 func (h *held) secondMount() {
 	h.t.Helper()
-	if out, err := h.m.Run("mount", "--hold", "--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir); err == nil || !strings.Contains(err.Error(), "already in use") {
+	if out, err := h.m.Run("mount", "--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir); err == nil || !strings.Contains(err.Error(), "already in use") {
 		h.t.Errorf("a second mount: %v, %s", err, out)
 	}
 	before := h.kill()
 	// It races with the daemon that the holder starts; one of them serves.
-	out, err := h.m.Run("mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+	out, err := h.m.Run("mount", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
 		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir)
 	if err != nil && !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "owns this holder") {
 		h.t.Errorf("a mount beside the holder: %v, %s", err, out)
@@ -276,11 +276,11 @@ func TestUpgrade(t *testing.T) {
 
 // TestUpgradeWithoutHolder is refused, and changes nothing.
 func TestUpgradeWithoutHolder(t *testing.T) {
-	m := mnt.Mount(t, mnt.Options{})
+	m := mnt.Mount(t, mnt.Options{Extra: []string{"--no-hold"}})
 	program, err := exec.LookPath("hmcfs")
 	must(t, err)
 	out, err := m.Run("upgrade", "--program", program, m.Dir)
-	if err == nil || !strings.Contains(err.Error(), "mounted without --hold") || m.Status().PID != m.PID() {
+	if err == nil || !strings.Contains(err.Error(), "has no holder") || m.Status().PID != m.PID() {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -28,8 +28,8 @@ func (m mountVerbs) upgradeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [--program PATH] [MOUNTPOINT]",
 		Short: "Replace the daemon by another program",
-		Long: "Replace the daemon of a mount that was made with --hold by this program, or by the one of --program,\n" +
-			"with the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
+		Long: "Replace the daemon of a mount by this program, or by the one of --program, with\n" +
+			"the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
 			"If the new program does not come to serve, the one before continues.",
 		Example: "  hmcfs upgrade /mnt/hmc\n" +
 			"  hmcfs upgrade --program ./bin/hmcfs /mnt/hmc",
