@@ -26,7 +26,7 @@ func TestHeldCards(t *testing.T) {
 	settings := fmt.Sprintf("memory=%d", heldCardSize)
 	cards := useStandInCards(t, settings)
 	h := &held{t: t, devices: []string{"host", "cuda0", "cuda1"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=256MiB", "cuda:0", "cuda:1"}, Extra: []string{"--hold"},
+		Devices: []string{"host,size=256MiB", "cuda:0", "cuda:1"},
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
