@@ -79,6 +79,40 @@ func TestHeldEnds(t *testing.T) {
 	}
 }
 
+// TestHeldFullDisk kills the daemon while the disk of its records is full. It continues if it can
+// start; if not, programs get an error, and nothing is lost once there is room.
+func TestHeldFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the holder tries for 6 seconds")
+	}
+	h := heldMount(t)
+	h.m.Umount()
+	disk := mnt.Tmpfs(t, "256m")
+	h.m.StateDir = filepath.Join(disk, "state")
+	h.m.Start()
+	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	fill, err := os.Create(filepath.Join(disk, "fill"))
+	must(t, err)
+	for piece := make([]byte, 1<<20); err == nil; {
+		_, err = fill.Write(piece)
+	}
+	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
+	h.m.KillDaemon()
+	kit.Eventually(t, time.Minute, func() error {
+		_, err := os.ReadDir(h.m.Path("host"))
+		if errors.Is(err, unix.ENOTCONN) {
+			return nil
+		}
+		return err
+	})
+	must(t, os.Remove(fill.Name()))
+	if _, err = os.ReadDir(h.m.Path("host")); err != nil {
+		h.m.Start()
+	}
+	h.check(false)
+}
+
 // heldContent returns the content of the files of TestHeldEnds.
 func heldContent() []byte { return kit.Bytes(5, 0, 100000) }
 
@@ -254,15 +288,19 @@ func TestUpgrade(t *testing.T) {
 			{newer, ""},
 			{broken, "did not come to serve"},
 			{newer, ""},
+			{newer, "did not come to serve"}, // replaced by one that fails
 			{"/bin/true", "is not hmcfs"},
 			{filepath.Join(dir, "nothing"), "find the program"},
 		} {
+			if step.to == newer && step.refusal != "" {
+				must(t, os.Rename(broken, newer))
+			}
 			out, err := h.m.Run("upgrade", "--program", step.to, h.m.Dir)
 			if step.refusal == "" && err != nil || step.refusal != "" && (err == nil || !strings.Contains(err.Error(), step.refusal)) {
 				t.Errorf("upgrade to %s: %v\n%s", step.to, err, out)
 			}
 			now := h.m.Status()
-			if step.to == newer && now.Program != newer || now.Program == broken {
+			if step.to == newer && now.Program != newer || now.Program == broken || now.Version == "9" {
 				t.Errorf("after an upgrade to %s, %s serves", step.to, now.Program)
 			}
 			if step.to == newer && now.PID == before {

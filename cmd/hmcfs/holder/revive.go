@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -67,9 +68,9 @@ func (s *server) revive(owned <-chan struct{}) {
 	s.awaitLast()
 	for {
 		s.mu.Lock()
-		start := *s.start
+		start, program := *s.start, s.kept[Program]
 		if s.next != nil {
-			start = *s.next
+			start, program = *s.next, nil
 		}
 		pause, enough := s.tries.pause(s.pause), s.tries.enough()
 		s.tries.failed++
@@ -85,7 +86,7 @@ func (s *server) revive(owned <-chan struct{}) {
 		case <-s.over:
 			return
 		}
-		cmd := exec.Command(start.Path)
+		cmd := exec.Command(pathOf(start.Path, program))
 		cmd.Args, cmd.Env, cmd.Dir = start.Args, start.Env, start.Dir
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // those of the first daemon
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -129,6 +130,22 @@ func (s *server) revive(owned <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// pathOf returns the path of a program: the one by which it was started or, if another file is there
+// now, that of its descriptor, which may be nil.
+func pathOf(path string, program *os.File) string {
+	if program == nil {
+		return path
+	}
+	was, err := program.Stat()
+	if err != nil {
+		return path
+	}
+	if now, err := os.Stat(path); err == nil && os.SameFile(was, now) {
+		return path
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", program.Fd())
 }
 
 // startFailed is called when a daemon has not come to own the holder.
