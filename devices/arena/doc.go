@@ -43,6 +43,10 @@
 //	file ── memory of the slab, which the device maps
 //	     └─ labels: for each page, an owner and its place in the owner's content
 //
+// A device that is a devices.LastingMaker has a descriptor for the memory. Its labels are a
+// file of their own, which is kept before the memory and dropped after it: labels alone are
+// no slab. All slabs are whole units of such memory.
+//
 // The holder of a lease labels its pages (Label), and takes the labels away (Unlabel) as
 // soon as they are no longer part of its content, which may be before readers have left.
 // Labels are stores to a shared mapping: no system call, and they are there after a kill.

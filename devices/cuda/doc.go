@@ -32,6 +32,11 @@
 // be exported by IPC is allocated by cuMemAlloc as well, in units of 2 MiB, because the
 // driver shares the whole block that contains a smaller allocation.
 //
+// Memory that outlives the process (devices.Lasting) is physical memory that only its
+// descriptor has: MakeLasting makes it, AllocIn imports and maps it, here and in the process
+// that follows. The driver frees it with the last descriptor, handle and mapping of all
+// processes, whatever has become of the one that made it. This has not been run on a card.
+//
 // # Kernels
 //
 // Elements are combined by kernels in PTX (ptx.go), which the driver compiles for its card

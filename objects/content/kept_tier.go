@@ -47,12 +47,16 @@ type keptTier struct {
 // the memory of an earlier process is there, it continues its epoch: then HasSurvivors is
 // true, and the caller calls Survivors and Revive before any other use.
 func NewKeptTier(dev devices.Device, o arena.Options, k KeepOptions) (*Tier, error) {
-	lasting, ok := devices.LastingOf(dev)
-	if !ok || k.Keeper == nil || errors.Is(lasting.Resume(dev.Epoch()), devices.ErrUnsupported) {
+	if _, files := devices.FilesOf(dev); files || k.Keeper == nil {
 		return NewTier(dev, o)
 	}
 	name := dev.Info().Name
 	log := k.Logger.With(zap.String("device", string(name)))
+	lasting, ok := devices.LastingOf(dev)
+	if !ok || errors.Is(lasting.Resume(dev.Epoch()), devices.ErrUnsupported) {
+		log.Info("device memory ends with the daemon, although a holder keeps the mount")
+		return NewTier(dev, o)
+	}
 	kept := &keptTier{KeepOptions: k, device: name, dev: lasting, id: keptIdentity{generation: k.Generation, first: k.Before}}
 	o.Keeper = keptSlabs{kept}
 	o.Unkept = func(err error) {

@@ -31,6 +31,7 @@ func (s *suite) fileChecks(ctx context.Context) {
 	s.check(ctx, "fresh memory and holes are zeros after other files", s.oldBytes)
 	s.check(ctx, "more than the device has is ENOSPC, the log says why, and files live on", s.noSpace)
 	s.check(ctx, "two daemons on one device", s.twoDaemons)
+	s.check(ctx, "kill -9 of the daemon: files on the device go on", s.killedDaemon)
 	s.check(ctx, "what removed files had is given back to the device", s.givesBack)
 }
 

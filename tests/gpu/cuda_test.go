@@ -20,6 +20,7 @@ func onCUDA(t *testing.T, dir string) {
 		passes(t, said, "conformance of the device, without a mount",
 			"two processes share memory without hmcfs: ipc", "two processes share memory without hmcfs: vmm-fd",
 			"cp in, cp inside the device, mv to the host tier, cp out", "two daemons on one device",
+			"kill -9 of the daemon: files on the device go on",
 			"more than the device has is ENOSPC, the log says why, and files live on")
 		for _, way := range []string{" (host, memfd)", " (cuda0, ipc)", " (cuda0, vmm-fd)"} {
 			passes(t, said, sharingRows(way)...)

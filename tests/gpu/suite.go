@@ -144,7 +144,7 @@ func (s *suite) close() {
 // leftovers looks for what an unmount should have removed.
 func (s *suite) leftovers() error {
 	var errs []error
-	for _, dir := range []string{"mnt", "mnt.run", "second", "second.run"} {
+	for _, dir := range []string{"mnt", "mnt.run", "second", "second.run", "killed", "killed.run"} {
 		left, err := filepath.Glob(filepath.Join(s.opts.scratch, dir, "*"))
 		if err != nil || len(left) > 0 {
 			errs = append(errs, fmt.Errorf("left behind: %v, %w", left, err))
