@@ -35,21 +35,31 @@ func (d *device) MakeLasting(ctx context.Context, n devices.Size) (*os.File, err
 	}
 	defer leave()
 	var f *os.File
-	err = d.On(func() error {
-		physical, err := d.api.create(card.RoundUp(n, d.units.exported), d.exportedProp())
-		if err != nil {
-			return err
-		}
-		f, err = d.descriptorOf(physical)
-		return errors.Join(err, d.api.releasePhysical(physical))
+	err = d.On(func() (err error) {
+		f, err = d.newDescriptor(card.RoundUp(n, d.units.exported))
+		return err
 	})
-	switch {
-	case err == nil:
-		return f, nil
-	case f != nil:
-		err = errors.Join(err, f.Close())
+	if err != nil {
+		return nil, d.AllocError(n, err)
 	}
-	return nil, d.AllocError(n, err)
+	return f, nil
+}
+
+// newDescriptor makes physical memory that only its descriptor has. n is a multiple of the unit.
+func (d *device) newDescriptor(n devices.Size) (*os.File, error) {
+	physical, err := d.api.create(n, d.exportedProp())
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.descriptorOf(physical)
+	released := d.api.releasePhysical(physical)
+	if err == nil && released != nil {
+		err = f.Close()
+	}
+	if err = errors.Join(released, err); err != nil {
+		return nil, err
+	}
+	return f, nil
 }
 
 // AllocIn implements devices.Lasting.

@@ -50,11 +50,11 @@ func (s *suite) killedDaemon(ctx context.Context) (_ string, err error) {
 	}
 	close(stop)
 	err = errors.Join(err, <-stopped, os.Remove(kept), within(ctx, patience, func() error {
-		d, err := m.deviceStatus(ctx, s.device.name)
-		if err == nil && d.Used != 0 {
-			err = fmt.Errorf("%v of %s are in use without files", d.Used, d.Name)
+		d, derr := m.deviceStatus(ctx, s.device.name)
+		if derr == nil && d.Used != 0 {
+			derr = fmt.Errorf("%v of %s are in use without files", d.Used, d.Name)
 		}
-		return err
+		return derr
 	}))
 	return fmt.Sprintf("%d kills, another daemon answered after at most %v", kills, longest.Round(time.Millisecond)), err
 }
@@ -88,12 +88,12 @@ func (m *mount) kill(ctx context.Context) (pause time.Duration, err error) {
 		return 0, fmt.Errorf("kill the daemon, process %d: %w", st.PID, err)
 	}
 	err = within(ctx, patience, func() error {
-		now, err := m.Status(ctx)
-		if err == nil && now.PID == st.PID {
-			err = errors.New("the daemon lives although it was killed")
+		now, serr := m.Status(ctx)
+		if serr == nil && now.PID == st.PID {
+			serr = errors.New("the daemon lives although it was killed")
 		}
 		m.PID = now.PID
-		return err
+		return serr
 	})
 	return time.Since(begin), err
 }

@@ -17,19 +17,10 @@ func checkLasting(e *env) {
 	file, err := memfd.Create("lasting", int64(size))
 	e.ok(err)
 	e.Cleanup(func() { e.ok(file.Close()) })
-	f := file
-	maker, own := devices.LastingMakerOf(e.dev)
-	before := e.used()
+	f, before := file, e.used()
+	_, own := devices.LastingMakerOf(e.dev)
 	if own {
-		f, err = maker.MakeLasting(e.ctx, devices.Size(size))
-		e.ok(err)
-		_, err = first.AllocIn(e.ctx, file, devices.Size(size))
-		e.fails("AllocIn of another file", err, devices.ErrHandle)
-		_, err = maker.MakeLasting(e.ctx, 1<<50)
-		e.fails("MakeLasting", err, devices.ErrOutOfMemory)
-		if used := e.used(); used != before {
-			e.Errorf("%v in use after failures, %v before", used, before)
-		}
+		f = e.makeLasting(first, size, file)
 	}
 	mem, err := first.AllocIn(e.ctx, f, devices.Size(size))
 	if err != nil {
@@ -74,6 +65,23 @@ func checkLasting(e *env) {
 	if used = e.used(); used != before {
 		e.Errorf("%v in use in the end, %v before", used, before)
 	}
+}
+
+// makeLasting makes a descriptor of memory of the device's own. wrong is one of other memory.
+func (e *env) makeLasting(first devices.Lasting, size int, wrong *os.File) *os.File {
+	e.Helper()
+	before := e.used()
+	maker, _ := devices.LastingMakerOf(e.dev)
+	f, err := maker.MakeLasting(e.ctx, devices.Size(size))
+	e.ok(err)
+	_, err = first.AllocIn(e.ctx, wrong, devices.Size(size))
+	e.fails("AllocIn of another file", err, devices.ErrHandle)
+	_, err = maker.MakeLasting(e.ctx, 1<<50)
+	e.fails("MakeLasting", err, devices.ErrOutOfMemory)
+	if used := e.used(); used != before {
+		e.Errorf("%v in use after failures, %v before", used, before)
+	}
+	return f
 }
 
 func contentOf(e *env, f *os.File, n int) []byte {
