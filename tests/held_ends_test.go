@@ -312,6 +312,43 @@ func TestUpgrade(t *testing.T) {
 	h.checkEnd()
 }
 
+// TestUpgradeByServiceManager has the test start the daemon again, as a service manager does.
+func TestUpgradeByServiceManager(t *testing.T) {
+	socket := filepath.Join(mnt.TempDir(t), "notify")
+	told, err := net.ListenPacket("unixgram", socket)
+	must(t, err)
+	defer func() { must(t, told.Close()) }()
+	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
+		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Env: []string{"NOTIFY_SOCKET=" + socket},
+	})}
+	h.m.Start()
+	t.Cleanup(h.clear)
+	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	before := h.m.Status()
+	if out, err := h.m.Run("upgrade", "--program", "/bin/true", h.m.Dir); err == nil {
+		t.Errorf("upgraded to /bin/true: %s", out)
+	}
+	other := filepath.Join(mnt.TempDir(t), "hmcfs")
+	must(t, exec.Command("cp", before.Program, other).Run())
+	out, err := h.m.Run("upgrade", "--program", other, h.m.Dir)
+	if err == nil || !strings.Contains(err.Error(), "a service manager starts this daemon, from "+before.Program) || h.m.Status().PID != before.PID {
+		t.Errorf("upgrade to a program of another path: %v\n%s", err, out)
+	}
+	program := filepath.Join(mnt.TempDir(t), "hmcfs")
+	must(t, os.Symlink(before.Program, program))
+	upgraded := make(chan error, 1)
+	go func() {
+		_, err := h.m.Run("upgrade", "--program", program, h.m.Dir)
+		upgraded <- err
+	}()
+	kit.Eventually(t, time.Minute, func() bool { return unix.Kill(before.PID, 0) != nil })
+	h.m.Start()
+	must(t, <-upgraded)
+	h.check(false)
+	h.checkEnd()
+}
+
 // TestUpgradeWithoutHolder is refused, and changes nothing.
 func TestUpgradeWithoutHolder(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{Extra: []string{"--no-hold"}})
