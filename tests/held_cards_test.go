@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func TestHeldCards(t *testing.T) {
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
-	h.torture(map[string]func(w *heldUser) error{
+	h.torture(kit.Rounds(1, 2, 30), map[string]func(w *heldUser) error{
 		"cuda0/names": (*heldUser).names, "cuda0/write": (*heldUser).write, "cuda0/append": (*heldUser).append,
 		"cuda0/nameless": (*heldUser).nameless, "cuda0/exchange": (*heldUser).exchange, "cuda0/move": (*heldUser).move,
 		"cuda0/map": (*heldUser).mapped, "cuda1/large": (*heldUser).large, "cuda1/write": (*heldUser).write,
@@ -90,7 +91,12 @@ func (h *held) importFails(cards standInCards, settings string) {
 	cards.set(h.t, settings)
 	again := h.m.Path("cuda0", "again")
 	must(h.t, os.WriteFile(again, data, 0o600))
-	h.kill()
+	program, err := exec.LookPath("hmcfs")
+	must(h.t, err)
+	out, err := h.m.Run("upgrade", "--program", program, h.m.Dir) // the daemon ends in order
+	if err != nil {
+		h.t.Fatalf("upgrade: %v\n%s", err, out)
+	}
 	got, err = os.ReadFile(again)
 	must(h.t, errors.Join(err, same(again, got, data), os.Remove(lost), os.Remove(again), os.Remove(kept)))
 }

@@ -36,7 +36,7 @@ func TestHeld(t *testing.T) {
 			})}
 			h.m.Start()
 			t.Cleanup(h.clear)
-			h.torture(map[string]func(w *heldUser) error{
+			h.torture(kit.Rounds(2, 3, 30), map[string]func(w *heldUser) error{
 				"host/names": (*heldUser).names, "host/write": (*heldUser).write, "host/append": (*heldUser).append,
 				"host/list": (*heldUser).list, "host/nameless": (*heldUser).nameless, "host/map": (*heldUser).mapped,
 				"sim0/names": (*heldUser).names, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
@@ -57,13 +57,13 @@ type held struct {
 	devices []string
 }
 
-// torture runs the users until the daemon has been killed often enough.
-func (h *held) torture(users map[string]func(*heldUser) error) {
+// torture runs the users until the daemon has been killed often enough: usually so often.
+func (h *held) torture(usual int, users map[string]func(*heldUser) error) {
 	h.t.Helper()
 	h.use(users, func() {
 		count := *kills
 		if count == 0 {
-			count = kit.Rounds(2, 3, 30)
+			count = usual
 		}
 		last := 0
 		for range count {

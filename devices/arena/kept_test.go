@@ -49,6 +49,25 @@ func (d ownFake) AllocIn(ctx context.Context, f *os.File, n devices.Size) (*devi
 	return d.lastingFake.AllocIn(ctx, f, n)
 }
 
+// deniedFake is an ownFake whose driver makes no descriptors, or does not accept those that it makes.
+type deniedFake struct {
+	ownFake
+	makes bool
+}
+
+var errDenied = errors.New("the driver refuses")
+
+func (d deniedFake) MakeLasting(ctx context.Context, n devices.Size) (*os.File, error) {
+	if !d.makes {
+		return nil, errDenied
+	}
+	return d.ownFake.MakeLasting(ctx, n)
+}
+
+func (deniedFake) AllocIn(context.Context, *os.File, devices.Size) (*devices.Memory, error) {
+	return nil, errors.Join(errDenied, devices.ErrHandle)
+}
+
 // keptModel compares an arena that is killed and restored with a map of its pages.
 type keptModel struct {
 	t      *testing.T
@@ -266,6 +285,21 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	if err := keeper.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDenied checks an arena over a driver that refuses: the memory ends with the process.
+func TestDenied(t *testing.T) {
+	for _, makes := range []bool{false, true} {
+		keeper := &keep.Store{}
+		dev := deniedFake{ownFake{lastingFake{newFake(8*devices.MiB, 0)}}, makes}
+		var told error
+		a := newArena(t, dev, Options{Keeper: keeper, Unkept: func(err error) { told = err }})
+		l := mustAlloc(t, a, 4096)
+		if a.Label(l, Label{Owner: 1}) || !errors.Is(told, errDenied) || keeper.Len() != 0 {
+			t.Errorf("kept, or nothing was said: %v, %d descriptors", told, keeper.Len())
+		}
+		mustFree(t, a, l)
 	}
 }
 
