@@ -396,7 +396,11 @@ func copyRange(from, to string, n int) error {
 	}
 	for n > 0 && err == nil {
 		var some int
-		if some, err = unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, n, 0); some == 0 && err == nil {
+		some, err = unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, n, 0)
+		switch {
+		case errors.Is(err, unix.EINTR): // a signal of Go's own
+			some, err = 0, nil
+		case some == 0 && err == nil:
 			err = fmt.Errorf("the copy of %s ends %d bytes early", from, n)
 		}
 		n -= some
