@@ -82,7 +82,9 @@ func descriptorsCutAt(t *testing.T, at int64) (cutNow bool) {
 	}
 	close(c.over)
 	if cutNow {
-		_ = <-done // it ends without a result
+		if err := <-done; err != nil {
+			t.Errorf("before the cut: %v", err)
+		}
 	}
 	for _, d := range abandoned {
 		if err := d.Close(); err != nil {
