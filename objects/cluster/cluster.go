@@ -164,7 +164,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.RUnlock()
 	for _, n := range nodes {
-		n.end(n.session.Load())
+		n.end(n.session.Load(), nil)
 	}
 	c.running.Wait()
 	return errors.Join(faults...)

@@ -49,6 +49,9 @@ type Node struct {
 	// outage is not nil while the node does not answer.
 	// +checklocks:mu
 	outage *outage
+	// pauseEnd is the time until which calls wait for another daemon of the incarnation.
+	// +checklocks:mu
+	pauseEnd time.Time
 	// ending is the reason why the last session ended, until there is another; nil if there
 	// was none.
 	// +checklocks:mu
@@ -86,8 +89,9 @@ func (n *Node) learn(r members.Record) {
 	old := n.record.Load()
 	if r.Epoch < old.Epoch {
 		r.Epoch, r.ID, r.Devices, r.Version, r.Started = old.Epoch, old.ID, old.Devices, old.Version, old.Started
+		r.Held, r.Life = old.Held, old.Life
 	}
-	if old.Epoch == r.Epoch && old.ID == r.ID && slices.Equal(old.Addresses, r.Addresses) && slices.Equal(old.Devices, r.Devices) {
+	if old.Epoch == r.Epoch && old.ID == r.ID && old.Held == r.Held && old.Life == r.Life && slices.Equal(old.Addresses, r.Addresses) && slices.Equal(old.Devices, r.Devices) {
 		return
 	}
 	n.record.Store(&r)
