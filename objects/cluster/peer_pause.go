@@ -7,6 +7,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/rpc"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // The death of the daemon of a node that is held (members.Record) is a pause: for Options.Timeout
@@ -29,6 +30,17 @@ func (n *Node) beginPause(cause error) {
 	if !errors.Is(cause, control.ErrClosedByPeer) && !errors.Is(n.ending, control.ErrClosedByPeer) {
 		n.pauseEnd = time.Now().Add(n.c.opts.Timeout)
 	}
+}
+
+// pauses reports whether a node has not ended its last session itself.
+func (c *Cluster) pauses(rank wire.Rank) bool {
+	n := c.byRank(rank)
+	if n == nil || n.Gone() {
+		return false
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !errors.Is(n.ending, control.ErrClosedByPeer)
 }
 
 // endPause ends a pause: the node has left.
