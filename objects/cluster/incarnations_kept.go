@@ -17,11 +17,11 @@ import (
 const keptName = "nodes/incarnations"
 
 // keptEntry is the size of an entry of the file, which is that of the incarnation with its number as
-// index: its epoch, its generation, the length of the node's name, and the name. It is written whole
-// before the kernel learns a number with the index.
+// index: its epoch, its generation, 1 if it is held, the length of the node's name, and the name. It is
+// written whole before the kernel learns a number with the index.
 const (
 	keptEntry    = 96
-	keptNameAt   = 17
+	keptNameAt   = 18
 	keptNameSize = keptEntry - keptNameAt
 	keptSize     = maxIncarnations * keptEntry
 )
@@ -76,7 +76,7 @@ func (m *Mesh) revive() error {
 		}
 		epoch := binary.LittleEndian.Uint64(entry)
 		n := &incarnation{
-			Node:  m.cluster.known(name, members.Epoch(epoch)),
+			Node:  m.cluster.known(members.Record{Name: name, Epoch: members.Epoch(epoch), Held: entry[keptNameAt-2] == 1}),
 			index: index, gen: metadata.Generation(binary.LittleEndian.Uint64(entry[8:])), kept: all.kept,
 		}
 		n.refs.Store(math.MaxInt64 / 2)
@@ -107,6 +107,9 @@ func (n *incarnation) keep() error {
 	entry := make([]byte, keptEntry)
 	binary.LittleEndian.PutUint64(entry, epoch)
 	binary.LittleEndian.PutUint64(entry[8:], uint64(n.gen))
+	if n.Record().Held {
+		entry[keptNameAt-2] = 1
+	}
 	entry[keptNameAt-1] = byte(copy(entry[keptNameAt:], n.name))
 	if _, err := n.kept.file.WriteAt(entry, int64(n.index)*keptEntry); err != nil {
 		return fmt.Errorf("keep the number of node %s: %w", n.name, err)

@@ -49,9 +49,8 @@ type Node struct {
 	// outage is not nil while the node does not answer.
 	// +checklocks:mu
 	outage *outage
-	// pauseEnd is the time until which calls wait for another daemon of the incarnation.
 	// +checklocks:mu
-	pauseEnd time.Time
+	reach outOfReach
 	// ending is the reason why the last session ended, until there is another; nil if there
 	// was none.
 	// +checklocks:mu

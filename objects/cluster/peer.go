@@ -182,6 +182,7 @@ func (n *Node) establish(ctx context.Context) (*session, error) {
 	s.slots.open(n, s, slotSize, maxSlots)
 	s.stages.open(n, s, stageSize, maxStages)
 	n.session.Store(s)
+	n.endPause(false)
 	// It may have ended before Ended could be notified of that.
 	if now, failure := n.c.comm.Origin(ctx, n.rank); failure != nil || now != origin {
 		n.end(s, nil)
@@ -329,7 +330,7 @@ func (w watcher) Ended(from comm.Origin, cause error) {
 	}
 	n.broken(cause)
 	if errors.Is(cause, control.ErrClosedByPeer) {
-		n.endPause()
+		n.endPause(true)
 	}
 	if silent, ok := errors.AsType[*rpc.SilentError](cause); ok {
 		n.suspend(from, silent)

@@ -10,25 +10,33 @@ import (
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
-// The death of the daemon of a node that is held (members.Record) is a pause: for Options.Timeout
-// from the end of the session, calls wait until another daemon continues the incarnation. If none
-// has, or if the node has ended the session itself, they fail as with any other node.
+// The death of the daemon of a node that is held (members.Record) is a pause: for Options.Timeout,
+// calls wait until another daemon continues the incarnation. If none has, or if the node has ended the
+// session itself, they fail as with any other node.
 
 // pauseRetry is the time between two attempts to reach a node that pauses.
 const pauseRetry = 20 * time.Millisecond
+
+// outOfReach is the time since a node is out of reach.
+type outOfReach struct {
+	// pauseEnd is the end of its pause; zero while it is in reach, or nobody has tried.
+	pauseEnd time.Time
+	// left is true if the node has ended the session itself, or does not answer, so there is no pause.
+	left bool
+}
 
 // beginPause begins a pause after the end of a session with a cause, if the node may come back.
 func (n *Node) beginPause(cause error) {
 	if cause == nil || !n.Record().Held || n.Gone() {
 		return
 	}
-	if _, silent := errors.AsType[*rpc.SilentError](cause); silent {
-		return
-	}
+	_, silent := errors.AsType[*rpc.SilentError](cause)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !errors.Is(cause, control.ErrClosedByPeer) && !errors.Is(n.ending, control.ErrClosedByPeer) {
-		n.pauseEnd = time.Now().Add(n.c.opts.Timeout)
+	if silent || errors.Is(cause, control.ErrClosedByPeer) || errors.Is(n.ending, control.ErrClosedByPeer) {
+		n.reach.left = true
+	} else {
+		n.reach.pauseEnd = time.Now().Add(n.c.opts.Timeout)
 	}
 }
 
@@ -43,19 +51,25 @@ func (c *Cluster) pauses(rank wire.Rank) bool {
 	return !errors.Is(n.ending, control.ErrClosedByPeer)
 }
 
-// endPause ends a pause: the node has left.
-func (n *Node) endPause() {
+// endPause ends a pause: the node is back, or it has left.
+func (n *Node) endPause(left bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.pauseEnd = time.Time{}
+	n.reach = outOfReach{left: left}
 }
 
 // awaits waits a moment if the node pauses, and reports whether to try again after the error err.
 func (n *Node) awaits(ctx context.Context, err error) bool {
+	if !n.Record().Held || ctx.Err() != nil || n.c.life.Err() != nil || n.Gone() || !errors.Is(err, ErrUnreachable) {
+		return false
+	}
 	n.mu.Lock()
-	left := time.Until(n.pauseEnd)
+	if n.reach == (outOfReach{}) {
+		n.reach.pauseEnd = time.Now().Add(n.c.opts.Timeout)
+	}
+	left, now := time.Until(n.reach.pauseEnd), n.reach.left
 	n.mu.Unlock()
-	if left <= 0 || ctx.Err() != nil || n.c.life.Err() != nil || n.Gone() || !errors.Is(err, ErrUnreachable) {
+	if left <= 0 || now {
 		return false
 	}
 	pause(ctx, min(left, pauseRetry))
@@ -66,7 +80,7 @@ func (n *Node) awaits(ctx context.Context, err error) bool {
 //
 // +checklocks:n.mu
 func (n *Node) retryLocked() time.Duration {
-	if time.Now().Before(n.pauseEnd) {
+	if n.Record().Held && !n.reach.left && (n.reach.pauseEnd.IsZero() || time.Now().Before(n.reach.pauseEnd)) {
 		return pauseRetry
 	}
 	return retryAfter

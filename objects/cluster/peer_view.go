@@ -136,24 +136,24 @@ func (c *Cluster) met(r members.Record) {
 	c.opts.View.Met(r)
 }
 
-// known returns the incarnation of a node that an earlier daemon of this node knew by an epoch; 0 is the
-// present one.
-func (c *Cluster) known(name members.Name, epoch members.Epoch) *Node {
-	c.see(name)
+// known returns the incarnation of a node that an earlier daemon of this node knew, with an epoch; 0 is
+// the present one.
+func (c *Cluster) known(was members.Record) *Node {
+	c.see(was.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := c.nodes[name]; n != nil {
+	if n := c.nodes[was.Name]; n != nil {
 		r := n.Record()
 		if r.Epoch == 0 { // nothing has been heard of it yet
-			r.Epoch = epoch
+			r.Epoch, r.Held = was.Epoch, was.Held
 			n.record.Store(&r)
 		}
-		if epoch == 0 || r.Epoch == epoch {
+		if was.Epoch == 0 || r.Epoch == was.Epoch {
 			n.met.Store(true)
 			return n
 		}
 	}
-	gone := newNode(c, members.Record{Name: name, Epoch: epoch})
+	gone := newNode(c, was)
 	gone.replaced.Store(true)
 	return gone
 }

@@ -31,7 +31,7 @@ func TestHeldNodes(t *testing.T) {
 	for name, o := range map[string]worldOptions{
 		"list": {machines: 2, extra: []string{"--hold"}},
 		"etcd": {machines: 2, extra: []string{"--hold"}, etcd: plainEtcd()},
-		"here": {machines: 2, extra: []string{"--hold"}, here: true},
+		"here": {machines: 2, extra: []string{"--hold"}, etcd: plainEtcd(), here: true}, // they share memory
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHeld(t, o)
@@ -78,6 +78,9 @@ func (h *heldNodes) epochs() [2]members.Epoch {
 func (h *heldNodes) epoch(by *node, of members.Name) (epoch members.Epoch) {
 	h.t.Helper()
 	kit.Eventually(h.t, patience, func() error {
+		if err := by.reaches(string(of)); err != nil {
+			return err
+		}
 		text, err := by.Run("nodes", "--json", by.Dir)
 		var out adminapi.Cluster
 		if err = errors.Join(err, json.Unmarshal([]byte(text), &out)); err != nil {
