@@ -188,7 +188,11 @@ func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 	case err != nil:
 		return err
 	}
-	if f.in, f.handle = s, out.Handle; f.by != nil {
+	if f.in, f.handle = s, out.Handle; f.closed { // meanwhile
+		f.n.c.Go(func() { f.release(s, out.Handle) })
+		return nil
+	}
+	if f.by != nil {
 		return nil
 	}
 	f.gen = a.Gen
@@ -196,6 +200,16 @@ func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 	f.open.sized(a.Size, m.order)
 	f.n.cache.putAttr(m, f.user, &a, out.Attr.Keep)
 	return nil
+}
+
+// release closes a handle of a file that was closed while it was opened again.
+func (f *File) release(s *session, handle uint64) {
+	ctx, cancel := context.WithTimeout(f.n.c.life, f.n.c.opts.Timeout)
+	defer cancel()
+	err := f.n.askIn(ctx, s, question{method: proto.MethodClose, in: &proto.HandleAsk{Handle: handle}})
+	if err != nil {
+		f.n.broke(s, err) // the handle ends with the session
+	}
 }
 
 // handleIn obtains a handle in a session. Its error is the endpoint's.

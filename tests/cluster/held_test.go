@@ -242,7 +242,7 @@ func (u *heldUser) write() error {
 			return err
 		}
 	}
-	off, piece := u.rng.IntN(size-200000), u.fresh(1+u.rng.IntN(200000))
+	off, piece := u.rng.IntN(size-66000), u.fresh(1+u.rng.IntN(66000))
 	if _, err := u.file.WriteAt(piece, int64(off)); err != nil {
 		return err
 	}
