@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -17,7 +20,7 @@ import (
 func TestHeldState(t *testing.T) {
 	s := newTestState(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	model := map[heldKey]heldSlot{}
+	model, shown := map[heldKey]heldSlot{}, map[heldKey]*viewNode{}
 	var last uint64
 	for round := range 2000 {
 		kind := heldFile + heldKind(rng.IntN(2))
@@ -31,8 +34,10 @@ func TestHeldState(t *testing.T) {
 			}
 		case rng.IntN(2) == 0:
 			last++
-			h := heldSlot{id: last, ino: rng.Uint64(), unique: rng.Uint64(), flags: rng.Uint32(), openFlags: rng.Uint32(), backing: rng.Int32(), kind: kind}
-			if !s.add(h) {
+			h := heldSlot{id: last, ino: rng.Uint64N(uint64(viewBit)), unique: rng.Uint64(), flags: rng.Uint32(), openFlags: rng.Uint32(), backing: rng.Int32(), kind: kind}
+			shows := randomView(rng, &h)
+			shown[heldKey{h.id, kind}] = shows
+			if !s.add(h, shows) {
 				t.Fatal("no room")
 			}
 			model[heldKey{h.id, kind}] = h
@@ -53,6 +58,7 @@ func TestHeldState(t *testing.T) {
 		if model[heldKey{h.id, h.kind}] != h {
 			t.Fatalf("handle %+v, want %+v", h, model[heldKey{h.id, h.kind}])
 		}
+		wantShown(t, s, &h, shown[heldKey{h.id, h.kind}])
 		if got, ok := s.openedBy(h.unique, h.kind); !ok || got != h {
 			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
 		}
@@ -64,6 +70,26 @@ func TestHeldState(t *testing.T) {
 		t.Errorf("%d slots were used for %d handles and %d free ones", fresh, len(model), free)
 	}
 	must(t, s.close())
+}
+
+// randomView returns what a handle shows of a view; nil for one that has something else open.
+func randomView(rng *rand.Rand, h *heldSlot) *viewNode {
+	if rng.IntN(2) == 0 {
+		return nil
+	}
+	h.ino |= uint64(viewBit)
+	return &viewNode{file: metadata.Ino(1 + h.id), name: fmt.Sprintf("%d.npy", h.id), path: strings.Repeat("p", rng.IntN(1200))}
+}
+
+// wantShown compares what a handle has open of a view, if it has.
+func wantShown(t *testing.T, s *heldState, h *heldSlot, want *viewNode) {
+	t.Helper()
+	if want == nil || len(want.name)+len(want.path) > len(heldView{}.text) {
+		want = &viewNode{}
+	}
+	if file, name, path := s.shows(h); isView(metadata.Ino(h.ino)) && (file != uint64(want.file) || name != want.name || path != want.path) {
+		t.Fatalf("handle %+v shows %d %q %q, want %+v", *h, file, name, path, want)
+	}
 }
 
 // TestHeldStateOfOthers opens states that this version doesn't read.
@@ -263,9 +289,16 @@ func TestRestore(t *testing.T) {
 		{id: 300, ino: uint64(versionIno), kind: heldFile},
 		{id: 400, ino: 1 << 30, kind: heldFile}, // not there any more
 	} {
-		h.on.state.add(slot)
+		h.on.state.add(slot, nil)
 	}
 	h.on.restore(t.Context())
+	var pages recorder
+	h.filesystem.kernel = &pages
+	h.on.dropPages()
+	slices.Sort(pages.pages)
+	if !slices.Equal(pages.pages, []metadata.Ino{versionIno, metadata.Ino(f.ino)}) {
+		t.Errorf("pages are dropped of %v", pages.pages)
+	}
 	again := &file{r: h.rig, ino: f.ino, fh: 100}
 	if got := again.readAt(len(data)+1, 0); kit.FirstDiff(got, data) >= 0 || len(got) != len(data) {
 		t.Errorf("%d bytes, different at %d", len(got), kit.FirstDiff(got, data))

@@ -83,6 +83,7 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	}
 	f.user, f.open = userKey(who), n.inos.use(a.Ino)
 	f.open.sized(a.Size, m.order)
+	n.files.add(f)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle, f.in = out.Handle, s
@@ -101,6 +102,7 @@ func (n *Node) start(ctx context.Context, f *File) (*File, error) {
 		n.inos.leave(f.ino)
 		return nil, err
 	}
+	n.files.add(f)
 	return f, nil
 }
 
@@ -161,13 +163,13 @@ func (f *File) opened(ctx context.Context) (*session, uint64, error) {
 }
 
 // reopen opens the file in a session. Without an error it may have to be tried again, in another
-// one: r counts the attempts.
+// one: r counts the attempts; nil allows none.
 func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
 	m := f.n.cache.begin()
 	out, err := f.handleIn(ctx, s)
-	again := err != nil && f.n.repeat(ctx, r, s, err, true, false)
+	again := err != nil && r != nil && f.n.repeat(ctx, r, s, err, true, false)
 	err = f.n.failed(err)
 	var a objects.Attr
 	if err == nil && f.by == nil {
@@ -279,6 +281,7 @@ func (f *File) Close(ctx context.Context) error {
 	f.closed = true
 	s, handle := f.in, f.handle
 	f.mu.Unlock()
+	f.n.files.remove(f)
 	defer f.n.inos.leave(f.ino)
 	if s == nil || s.ended() {
 		return nil

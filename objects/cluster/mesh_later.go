@@ -9,7 +9,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 )
 
-// openAtOnce is the number of files of one node that OpenLater opens at once.
+// openAtOnce is the number of files of one node that are opened again at once.
 const openAtOnce = 8
 
 // later holds the files that an earlier daemon of this node had open, until they are opened.
@@ -33,6 +33,7 @@ func (m *Mesh) FileLater(who objects.Caller, ino objects.Ino, want objects.Permi
 	}
 	f := &meshFile{at: ino, File: &File{n: p.Node, who: who, user: userKey(who), ino: p.ino, access: want, open: p.inos.use(p.ino)}}
 	f.foreign.Store(true) // until its owner says otherwise
+	p.files.add(f.File)
 	m.later.mu.Lock()
 	defer m.later.mu.Unlock()
 	if m.later.files == nil {

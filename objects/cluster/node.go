@@ -37,6 +37,9 @@ type Node struct {
 	inos    inos
 	pace    pace
 
+	// files are opened again in a new session.
+	files openFiles
+
 	mu sync.Mutex
 	// trying is the connection attempt in progress, or nil.
 	// +checklocks:mu

@@ -181,6 +181,9 @@ func (n *Node) establish(ctx context.Context) (*session, error) {
 	s := &session{origin: origin, over: make(chan struct{}), shared: n.shares(), life: r.Life, started: r.Started}
 	s.slots.open(n, s, slotSize, maxSlots)
 	s.stages.open(n, s, stageSize, maxStages)
+	if n.Record().Held {
+		n.files.reopen(ctx, s)
+	}
 	n.session.Store(s)
 	n.endPause(false)
 	// It may have ended before Ended could be notified of that.
