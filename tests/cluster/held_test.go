@@ -34,6 +34,9 @@ func TestHeldNodes(t *testing.T) {
 		"here": {machines: 2, etcd: plainEtcd(), here: true}, // they share memory
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "here" && *kills == 0 && !kit.Exhaustive() {
+				t.Skip("one kind of cluster is enough for few kills; use -kills")
+			}
 			h := newHeld(t, o)
 			before := h.epochs()
 			h.use()
