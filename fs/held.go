@@ -201,7 +201,7 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	if err = notify(device, notifyResend); err != nil {
 		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
 	}
-	s.fs.tree.OpenLater() //nolint:contextcheck // it belongs to no request
+	s.fs.tree.OpenLater()
 	return nil
 }
 

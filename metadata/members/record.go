@@ -81,8 +81,8 @@ type Record struct {
 	// Life counts the daemons that have continued the incarnation: of two daemons, the one with the
 	// lower count is dead.
 	Life    uint64   `json:"life,omitempty"`
-	Devices []Device  `json:"devices,omitempty"`
-	Version string    `json:"version,omitempty"`
+	Devices []Device `json:"devices,omitempty"`
+	Version string   `json:"version,omitempty"`
 	// Started is the time at which the daemon started, by its clock.
 	Started time.Time `json:"started,omitzero"`
 	// Lapsed is the time at which the lease of a node that did not leave was seen to have

@@ -191,7 +191,7 @@ func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 		return err
 	}
 	if f.in, f.handle = s, out.Handle; f.closed { // meanwhile
-		f.n.c.Go(func() { f.release(s, out.Handle) })
+		f.n.c.Go(func() { f.release(s, out.Handle) }) //nolint:contextcheck // the call that has opened it does not wait
 		return nil
 	}
 	if f.by != nil {
