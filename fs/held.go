@@ -16,6 +16,8 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 )
 
 // The names of what a keeper has of a mount.
@@ -199,6 +201,7 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	if err = notify(device, notifyResend); err != nil {
 		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
 	}
+	s.fs.tree.OpenLater()
 	return nil
 }
 
@@ -220,8 +223,9 @@ func (h *holding) dropPages() {
 	h.found = nil
 }
 
-// restore opens what was open. Of what can't be opened any more, such as a file of a node that
-// has left, requests are EBADF.
+// restore opens what was open. Of what can't be opened any more, requests are EBADF. Files and
+// directories of other nodes are opened when the mount serves again, so that a node that does not
+// answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
 	f.files.last.Store(state.header.last)
@@ -248,6 +252,9 @@ func (h *holding) restore(ctx context.Context) {
 // reopen opens a file or directory as the number that the kernel knows.
 func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 	f := h.filesystem
+	if cluster.OfAnotherNode(metadata.Ino(slot.ino)) {
+		return h.reopenOther(slot)
+	}
 	// The permissions were checked when it was opened.
 	header := fuse.InHeader{NodeId: slot.ino, Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
 	var out fuse.OpenOut
@@ -275,12 +282,51 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		if status != fuse.OK {
 			return status
 		}
-		file, _ := f.files.take(out.Fh)
-		if file.open != nil && file.view == nil && !file.paged.Swap(true) {
-			f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
+		h.adopt(slot, out.Fh)
+		return fuse.OK
+	}
+	return fuse.EBADF
+}
+
+// adopt gives a file that has just been opened, as a handle fh, the number that the kernel knows.
+func (h *holding) adopt(slot *heldSlot, fh uint64) {
+	f := h.filesystem
+	file, _ := f.files.take(fh)
+	if file.open != nil && file.view == nil && !file.paged.Swap(true) {
+		f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
+	}
+	h.found = append(h.found, metadata.Ino(slot.ino))
+	f.files.set(slot.id, file)
+}
+
+// reopenOther is reopen for a file or directory of another node, which is opened later.
+func (h *holding) reopenOther(slot *heldSlot) fuse.Status {
+	f, ino := h.filesystem, metadata.Ino(slot.ino)
+	who := objects.Caller{UID: slot.uid, GID: slot.gid}
+	var out fuse.OpenOut
+	switch slot.kind {
+	case heldDir:
+		dir, err := f.tree.DirLater(who, ino)
+		if err != nil {
+			return f.errs.inodeStatus(err)
 		}
-		h.found = append(h.found, metadata.Ino(slot.ino))
-		f.files.set(slot.id, file)
+		f.dirs.set(slot.id, &dirHandle{ino: ino, waits: true, list: listDir(dir), dots: func() []dirEntry {
+			parent := ino
+			if a, err := f.tree.Attr(background(), who, ino); err == nil && a.Parent != 0 {
+				parent = a.Parent
+			}
+			return dotsOf(ino, parent)
+		}})
+		return fuse.OK
+	case heldFile:
+		file, err := f.tree.FileLater(who, ino, accessOf(slot.flags))
+		if err != nil {
+			return f.errs.inodeStatus(err)
+		}
+		if status := f.serve(file, slot.flags, &out); status != fuse.OK {
+			return status
+		}
+		h.adopt(slot, out.Fh)
 		return fuse.OK
 	}
 	return fuse.EBADF

@@ -14,7 +14,7 @@ func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldK
 	}
 	h.state.add(heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,
-		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind,
+		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind, uid: in.Uid, gid: in.Gid,
 	}, shows)
 }
 

@@ -35,7 +35,7 @@ func (h *holding) answerMade(cancel <-chan struct{}, in *fuse.InHeader, name str
 	if status := h.Lookup(cancel, in, name, out); status != fuse.OK {
 		return errExist
 	}
-	a, err := h.store.Attr(background(), metadata.Ino(out.NodeId))
+	a, err := h.tree.Attr(background(), h.creds.of(&in.Caller), metadata.Ino(out.NodeId))
 	young := err == nil && time.Since(time.Unix(a.Btime.Sec, int64(a.Btime.Nsec))) < mostAge
 	if out.Mode&unix.S_IFMT == kind && out.Uid == in.Uid && young {
 		return fuse.OK
@@ -234,6 +234,13 @@ func (h *holding) isAppended(cancel <-chan struct{}, in *fuse.WriteIn, data [][]
 		return false
 	}
 	end := file.src.Size()
+	if file.isOther() { // what was last reported may be old
+		a, err := h.tree.Attr(background(), h.creds.of(&in.Caller), file.open.Ino())
+		if err != nil {
+			return false
+		}
+		end = a.Size
+	}
 	if end <= in.Offset {
 		return end == in.Offset
 	}

@@ -65,7 +65,9 @@ type heldSlot struct {
 	openFlags uint32
 	backing   int32
 	kind      heldKind
-	_         [24]byte
+	// uid and gid are those of the caller: the node that has the file checks them when it is opened again.
+	uid, gid uint32
+	_        [16]byte
 }
 
 // heldView describes the inode of a slot that is of a view, which has no records.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -37,6 +38,39 @@ type Recovery struct {
 
 // Recovery returns the differences found by Open.
 func (s *Store) Recovery() Recovery { return s.recovery }
+
+// Epochs returns the epochs of the devices' memory.
+func (s *Store) Epochs() map[metadata.DeviceName]metadata.Epoch {
+	all := map[metadata.DeviceName]metadata.Epoch{}
+	for _, t := range s.tiers {
+		all[t.Name] = t.Epoch()
+	}
+	return all
+}
+
+// LostSince returns the devices of which objects are lost because their memory was in the epochs given, and
+// the device is gone or in another one.
+func (s *Store) LostSince(ctx context.Context, before map[metadata.DeviceName]metadata.Epoch) ([]metadata.DeviceName, error) {
+	ended := maps.Clone(before)
+	for name, now := range s.Epochs() {
+		if ended[name] == now {
+			delete(ended, name)
+		}
+	}
+	lost := map[metadata.DeviceName]bool{}
+	if len(ended) > 0 {
+		err := s.meta.Walk(ctx, func(in metadata.Inode) error {
+			if epoch, is := ended[in.Device]; is && in.IsRegular() && in.Epoch == epoch {
+				lost[in.Device] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slices.Sorted(maps.Keys(lost)), nil
+}
 
 // largestIno is above all inode numbers of objects. A file in a tier under a higher
 // number was not made by hmcfs.

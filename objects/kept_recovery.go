@@ -226,10 +226,17 @@ func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan)
 
 // Orphans returns the inodes without names that were open when the process before died.
 // They can be opened and referenced until ReleaseUnclaimed.
-func (s *Store) Orphans() []Ino { return slices.Clone(s.orphans) }
+func (s *Store) Orphans() []Ino {
+	s.unclaimed.Lock()
+	defer s.unclaimed.Unlock()
+	return slices.Clone(s.orphans)
+}
 
-// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use.
+// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use. Calling it again, also
+// after Close, does nothing.
 func (s *Store) ReleaseUnclaimed(ctx context.Context) {
+	s.unclaimed.Lock()
+	defer s.unclaimed.Unlock()
 	for _, ino := range s.orphans {
 		if o := s.table.peek(ino); o != nil {
 			s.table.unpin(ctx, o, pinUse)

@@ -41,8 +41,9 @@ type Store struct {
 	owners *owner.Watcher
 	// holders has the holders that have not been closed, as keys.
 	holders sync.Map
-	// orphans are pinned from Open to ReleaseUnclaimed.
-	orphans []Ino
+	// orphans are pinned from Open to ReleaseUnclaimed. unclaimed is held while they are released.
+	unclaimed sync.Mutex
+	orphans   []Ino
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }

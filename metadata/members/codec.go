@@ -84,7 +84,7 @@ func (r Record) clone() Record {
 
 // equal reports whether two records have the same content.
 func (r Record) equal(o Record) bool {
-	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version &&
+	return r.Name == o.Name && r.Epoch == o.Epoch && r.ID == o.ID && r.Version == o.Version && r.Held == o.Held && r.Life == o.Life &&
 		r.Started.Equal(o.Started) && r.Lapsed.Equal(o.Lapsed) && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Devices, o.Devices)
 }
 

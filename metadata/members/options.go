@@ -22,7 +22,8 @@ type Options struct {
 	// Self is this node's record. The name is required. ID should be random and kept in the
 	// node's state directory: a node that was killed and joins again then replaces its own
 	// record at once, without waiting. Epoch is that of the node's previous incarnation,
-	// from the same directory, or 0 if it is not known; Join chooses the next.
+	// from the same directory, or 0 if it is not known; Join chooses the next, unless Life says
+	// that the incarnation continues.
 	Self Record
 	// TTL is the duration of the lease: how long a node is still seen after its death.
 	// Whole seconds, from 1 s to 1 h. Default DefaultTTL.

@@ -53,8 +53,8 @@ func (n Name) Rank() uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// Epoch identifies an incarnation of a node. It increases each time that the node joins. 0
-// means unknown.
+// Epoch identifies an incarnation of a node. It increases each time that the node joins, except
+// where a daemon continues what another one has left (Record.Life). 0 means unknown.
 type Epoch uint64
 
 // Device describes a node's device to other nodes.
@@ -74,10 +74,17 @@ type Record struct {
 	Epoch     Epoch    `json:"epoch"`
 	// ID distinguishes the node from another of the same name. It is kept in the node's
 	// state directory, so that it survives a restart.
-	ID      string    `json:"id,omitempty"`
-	Devices []Device  `json:"devices,omitempty"`
-	Version string    `json:"version,omitempty"`
-	Started time.Time `json:"started,omitzero"` // for people only; nothing depends on it
+	ID string `json:"id,omitempty"`
+	// Held is set if the death of the node's daemon is expected to be a pause, after which another
+	// daemon continues the incarnation.
+	Held bool `json:"held,omitempty"`
+	// Life counts the daemons that have continued the incarnation: of two daemons, the one with the
+	// lower count is dead.
+	Life    uint64   `json:"life,omitempty"`
+	Devices []Device `json:"devices,omitempty"`
+	Version string   `json:"version,omitempty"`
+	// Started is the time at which the daemon started, by its clock.
+	Started time.Time `json:"started,omitzero"`
 	// Lapsed is the time at which the lease of a node that did not leave was seen to have
 	// ended, because it died or is cut off. Zero for all other nodes.
 	Lapsed time.Time `json:"lapsed,omitzero"`

@@ -95,8 +95,8 @@ func (m *Members) follow(found coord.Entry, first, held bool) (coord.Entry, erro
 	old, err := decode(found.Name, found.Value)
 	m.mu.Lock()
 	own := m.self.ID != "" && old.ID == m.self.ID
-	if err == nil && own && first {
-		m.self.Epoch = max(m.self.Epoch, old.Epoch+1)
+	if err == nil && own && first && (m.self.Life == 0 || old.Epoch > m.self.Epoch) {
+		m.self.Epoch, m.self.Life = max(m.self.Epoch, old.Epoch+1), 0
 	}
 	self := m.self
 	m.mu.Unlock()

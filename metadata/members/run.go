@@ -41,7 +41,7 @@ func Join(ctx context.Context, o Options) (*Members, error) {
 		self:    o.Self.clone(),
 		state:   State{Backend: o.Backend, Endpoints: o.Endpoints},
 	}
-	m.self.Epoch = nextEpoch(o.Self.Epoch)
+	m.self.Epoch = firstEpoch(o.Self)
 	w, err := m.begin(ctx, true)
 	if err != nil {
 		m.withdraw(ctx)

@@ -13,7 +13,8 @@ import (
 // StaticOptions configure a static view.
 type StaticOptions struct {
 	// Self is this node's record: the name is required; Epoch is that of the node's
-	// previous incarnation, 0 if it is not known. Static chooses the next one.
+	// previous incarnation, 0 if it is not known. Static chooses the next one, unless Life
+	// says that the incarnation continues.
 	Self Record
 	// Peers are the other nodes, each with a name and at least one address. Epoch and
 	// devices are learned when a node is met.
@@ -75,7 +76,7 @@ func Static(o StaticOptions) (*StaticView, error) {
 		return nil, err
 	}
 	v := &StaticView{table: newTable(), self: o.Self.clone(), forgotten: map[Name]Record{}}
-	v.self.Epoch = nextEpoch(o.Self.Epoch)
+	v.self.Epoch = firstEpoch(o.Self)
 	for _, p := range o.Peers {
 		if err := v.set(p.clone(), 0, 0); err != nil {
 			return nil, fmt.Errorf("node %s: %w", p.Name, err)
@@ -153,12 +154,21 @@ func (v *StaticView) State() State { return State{Backend: "static"} }
 // Close does nothing: a static view holds no resources.
 func (v *StaticView) Close(context.Context) error { return nil }
 
-// changed returns a record after a change; its name, ID and epoch stay as they were.
+// changed returns a record after a change; its name, ID, epoch and life stay as they were.
 func changed(self Record, change func(*Record)) (Record, error) {
 	next := self.clone()
 	change(&next)
-	next.Name, next.ID, next.Epoch = self.Name, self.ID, self.Epoch
+	next.Name, next.ID, next.Epoch, next.Life = self.Name, self.ID, self.Epoch, self.Life
 	return next, next.Validate()
+}
+
+// firstEpoch returns the epoch in which a node joins: the one of the incarnation that it
+// continues, or a new one.
+func firstEpoch(self Record) Epoch {
+	if self.Life > 0 && self.Epoch > 0 {
+		return self.Epoch
+	}
+	return nextEpoch(self.Epoch)
 }
 
 // nextEpoch returns an epoch greater than the last known one, and greater than those of

@@ -92,6 +92,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, ReadOnly: o.ReadOnly, AttrTTL: o.AttrTTL, Log: c.log,
 		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served,
+		Pause: o.Timeout, Pauses: c.pauses,
 		Left: func(from ClientSession) {
 			for _, x := range c.begun {
 				x.Left(from)
@@ -164,7 +165,7 @@ func (c *Cluster) Close(ctx context.Context) error {
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.RUnlock()
 	for _, n := range nodes {
-		n.end(n.session.Load())
+		n.end(n.session.Load(), nil)
 	}
 	c.running.Wait()
 	return errors.Join(faults...)

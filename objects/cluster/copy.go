@@ -11,6 +11,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
+	"github.com/hmcfs/hmcfs/transport/comm"
 )
 
 // copyStep is the number of bytes copied between updates of the count: a failed copy reports a
@@ -103,7 +104,7 @@ func (c *Cluster) copyInside(ctx context.Context, dst, src End, n uint64) (uint6
 				return err
 			}
 			if in != s {
-				return fmt.Errorf("the session ended in the meantime: %w", ErrUnreachable)
+				return fmt.Errorf("the session ended in the meantime: %w", comm.ErrNotConnected)
 			}
 			return to.n.askIn(ctx, s, question{method: proto.MethodCopy, out: &out, in: &proto.CopyAsk{
 				Dst: handle, DstOff: dst.Off + at, Src: other, SrcOff: src.Off + at, N: n,

@@ -106,7 +106,7 @@ func (s Session) Ask(ctx context.Context, m rpc.Method, in, out any) error {
 	defer cancel()
 	err := s.n.askIn(ctx, s.s, question{method: m, in: in, out: out})
 	if err != nil {
-		s.n.broke(s.s, err, false)
+		s.n.broke(s.s, err)
 	}
 	return s.n.failed(err)
 }

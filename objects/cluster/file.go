@@ -16,7 +16,8 @@ import (
 // File is an open file of another node. Its methods may be called from any goroutine. After
 // its session broke, the file is reopened automatically once the same incarnation is back.
 // Requests in progress at that time fail, except for reads, which are retried in the next
-// session.
+// session, and for those that another daemon of the incarnation can carry out: see
+// Node.repeat.
 type File struct {
 	n      *Node
 	who    objects.Caller
@@ -57,7 +58,11 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	}}
 	m := n.cache.begin()
 	var out proto.OpenAnswer
-	s, err := n.askOne(ctx, question{method: proto.MethodCreateOpen, in: ask, out: &out})
+	e := newEntry{who: who, dir: dir, name: name, kind: metadata.TypeRegular}
+	s, err := n.askOne(ctx, question{method: proto.MethodCreateOpen, in: ask, out: &out, settle: func(ctx context.Context, s *session, err error) error {
+		out.Handle = 0 // it is opened below
+		return n.added(ctx, s, &e, &out.Attr, err)
+	}})
 	n.dropNames(dir)
 	if err != nil {
 		return objects.Attr{}, nil, err
@@ -78,6 +83,7 @@ func (n *Node) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	}
 	f.user, f.open = userKey(who), n.inos.use(a.Ino)
 	f.open.sized(a.Size, m.order)
+	n.files.add(f)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle, f.in = out.Handle, s
@@ -96,6 +102,7 @@ func (n *Node) start(ctx context.Context, f *File) (*File, error) {
 		n.inos.leave(f.ino)
 		return nil, err
 	}
+	n.files.add(f)
 	return f, nil
 }
 
@@ -122,7 +129,7 @@ func (f *File) Version() uint64 { return f.open.version.Load() }
 // opened returns the handle in the present session, and reopens the file if it was open in
 // another session.
 func (f *File) opened(ctx context.Context) (*session, uint64, error) {
-	again := true
+	var r repetition
 	for {
 		s, err := f.n.live(ctx)
 		if err != nil {
@@ -149,22 +156,20 @@ func (f *File) opened(ctx context.Context) (*session, uint64, error) {
 		}
 		f.opening = make(chan struct{})
 		f.mu.Unlock()
-		var broke bool
-		if broke, err = f.reopen(ctx, s); err != nil && (!broke || !again) {
+		if err = f.reopen(ctx, s, &r); err != nil {
 			return nil, 0, err
 		}
-		again = again && !broke
 	}
 }
 
-// reopen opens the file in a session. again is true if the session broke, and a retry in
-// another one may succeed.
-func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
+// reopen opens the file in a session. Without an error it may have to be tried again, in another
+// one: r counts the attempts; nil allows none.
+func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
 	m := f.n.cache.begin()
 	out, err := f.handleIn(ctx, s)
-	again = err != nil && f.n.broke(s, err, true)
+	again := err != nil && r != nil && f.n.repeat(ctx, r, s, err, true, false)
 	err = f.n.failed(err)
 	var a objects.Attr
 	if err == nil && f.by == nil {
@@ -178,19 +183,35 @@ func (f *File) reopen(ctx context.Context, s *session) (again bool, err error) {
 	close(f.opening)
 	f.opening = nil
 	switch {
+	case again:
+		return nil
 	case errors.Is(err, metadata.ErrNotExist):
-		return again, fmt.Errorf("%w: %w", ErrStale, err)
+		return fmt.Errorf("%w: %w", ErrStale, err)
 	case err != nil:
-		return again, err
+		return err
 	}
-	if f.in, f.handle = s, out.Handle; f.by != nil {
-		return false, nil
+	if f.in, f.handle = s, out.Handle; f.closed { // meanwhile
+		f.n.c.Go(func() { f.release(s, out.Handle) }) //nolint:contextcheck // the call that has opened it does not wait
+		return nil
+	}
+	if f.by != nil {
+		return nil
 	}
 	f.gen = a.Gen
 	m.order = out.Attr.Order
 	f.open.sized(a.Size, m.order)
 	f.n.cache.putAttr(m, f.user, &a, out.Attr.Keep)
-	return false, nil
+	return nil
+}
+
+// release closes a handle of a file that was closed while it was opened again.
+func (f *File) release(s *session, handle uint64) {
+	ctx, cancel := context.WithTimeout(f.n.c.life, f.n.c.opts.Timeout)
+	defer cancel()
+	err := f.n.askIn(ctx, s, question{method: proto.MethodClose, in: &proto.HandleAsk{Handle: handle}})
+	if err != nil {
+		f.n.broke(s, err) // the handle ends with the session
+	}
 }
 
 // handleIn obtains a handle in a session. Its error is the endpoint's.
@@ -214,23 +235,32 @@ func (f *File) ask(ctx context.Context, again bool, make func(handle uint64) que
 	})
 }
 
-// with calls fn with a session and the handle in it, and once more if the session broke and fn
-// may be repeated, or has done nothing. Errors of fn are the endpoint's, or errors that
-// callers distinguish.
+// with calls fn with a session and the handle in it, and again if the session broke and fn may be
+// repeated (see Node.repeat), or has done nothing. Errors of fn are the endpoint's, or errors
+// that callers distinguish.
 func (f *File) with(ctx context.Context, again bool, fn func(s *session, handle uint64) error) error {
-	for try := 0; ; try++ {
+	return f.withDoubt(ctx, again, func(s *session, handle uint64, _ bool) error { return fn(s, handle) })
+}
+
+// withDoubt is with for a function that must know whether a daemon that is dead may have carried it
+// out already.
+func (f *File) withDoubt(ctx context.Context, again bool, fn func(s *session, handle uint64, doubtful bool) error) error {
+	var r repetition
+	for {
 		s, handle, err := f.opened(ctx)
 		if err != nil {
 			return err
 		}
-		err = fn(s, handle)
-		if err == nil {
+		err = fn(s, handle, r.doubtful)
+		switch {
+		case err == nil:
 			return nil
+		case f.n.repeat(ctx, &r, s, err, again, false):
+		case f.unopened(s, err) && r.broken < tries:
+			r.broken++
+		default:
+			return f.n.failed(err)
 		}
-		if (f.n.broke(s, err, again) || f.unopened(s, err)) && try < tries {
-			continue
-		}
-		return f.n.failed(err)
 	}
 }
 
@@ -251,6 +281,7 @@ func (f *File) Close(ctx context.Context) error {
 	f.closed = true
 	s, handle := f.in, f.handle
 	f.mu.Unlock()
+	f.n.files.remove(f)
 	defer f.n.inos.leave(f.ino)
 	if s == nil || s.ended() {
 		return nil
@@ -261,7 +292,7 @@ func (f *File) Close(ctx context.Context) error {
 	var out proto.Attr
 	err := f.n.askIn(ctx, s, question{method: proto.MethodClose, in: &proto.HandleAsk{Handle: handle}, out: &out})
 	if err != nil {
-		if f.n.broke(s, err, false); s.ended() {
+		if f.n.broke(s, err); s.ended() {
 			return nil
 		}
 		return f.n.failed(err)

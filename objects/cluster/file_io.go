@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,12 @@ func (f *File) write(ctx context.Context, p []byte, w objects.Write) (uint64, er
 func (f *File) writeSlot(ctx context.Context, w objects.Write, n uint64, all bool, fill func(b []byte) error) (out proto.MoveAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.n.c.opts.Timeout)
 	defer cancel()
-	err = f.with(ctx, false, func(s *session, handle uint64) error {
+	err = f.withDoubt(ctx, false, func(s *session, handle uint64, doubtful bool) error {
+		if doubtful && w.Append {
+			if w.Append, err = f.appendsAgain(ctx, w.Off, n, fill); err != nil {
+				return err
+			}
+		}
 		b, failure := s.slots.get(ctx)
 		if failure != nil {
 			return failure
@@ -136,6 +142,32 @@ func (f *File) writeSlot(ctx context.Context, w objects.Write, n uint64, all boo
 		return err
 	})
 	return out, err
+}
+
+// appendsAgain decides how an append of the n bytes that fill provides is repeated, if a daemon may have
+// carried it out before it died: again as an append, since nothing was added where the writer saw the
+// end, or at that offset, over the same bytes.
+//
+// Errors: ErrUnreachable if something else was added there.
+func (f *File) appendsAgain(ctx context.Context, off, n uint64, fill func(b []byte) error) (again bool, err error) {
+	end, err := f.Length(ctx)
+	if err != nil || end == off {
+		return true, err
+	}
+	if end > off {
+		p, has := make([]byte, n), make([]byte, min(n, end-off))
+		if err = fill(p); err != nil {
+			return false, err
+		}
+		got, err := f.peek(ctx, has, off)
+		if err != nil {
+			return false, err
+		}
+		if got == uint64(len(has)) && bytes.Equal(has, p[:got]) {
+			return false, nil
+		}
+	}
+	return false, fmt.Errorf("node %s has ended and is back, and it is unknown whether it has appended %d bytes before: %w", f.n.name, n, ErrUnreachable)
 }
 
 // Allocate implements fallocate(2).

@@ -39,6 +39,9 @@ type incarnation struct {
 	gen metadata.Generation
 	// refs is the total number of references to its inodes.
 	refs atomic.Int64
+	// kept has it for the next daemon, and recorded is the epoch that it has there, plus one.
+	kept     *keptIncarnations
+	recorded atomic.Uint64
 }
 
 // number converts an inode number of that node to the one in the Mesh.
@@ -66,6 +69,8 @@ type incarnations struct {
 	// last is the index that was assigned last.
 	// +checklocks:mu
 	last objects.Ino
+	// kept has them for the next daemon; nil if there is to be none. It is set before the first use.
+	kept *keptIncarnations
 }
 
 // of returns the incarnation for a Node.
@@ -100,7 +105,10 @@ func (all *incarnations) addLocked(n *Node) (*incarnation, error) {
 			break
 		}
 	}
-	known := &incarnation{Node: n, index: all.last, gen: metadata.Generation(rand.Uint32())}
+	known := &incarnation{Node: n, index: all.last, gen: metadata.Generation(rand.Uint32()), kept: all.kept}
+	if err := known.keep(); err != nil {
+		return nil, err
+	}
 	all.byIndex[known.index], all.byNode[n] = known, known
 	return known, nil
 }
@@ -133,9 +141,12 @@ const keepOther = 20 * time.Millisecond
 // adopt converts the inode numbers in the result of a request, the attributes or an error, to those
 // of the Mesh.
 //
-// Errors: ErrVersion for numbers that no owner assigns.
+// Errors: ErrVersion for numbers that no owner assigns; those of the kept incarnations.
 func (n *incarnation) adopt(a objects.Attr, err error) (objects.Attr, error) {
 	if err != nil {
+		return objects.Attr{}, err
+	}
+	if err = n.keep(); err != nil { // an answer tells its epoch
 		return objects.Attr{}, err
 	}
 	if a.Ino == 0 || a.Ino >= MaxInos {

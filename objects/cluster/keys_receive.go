@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
@@ -172,10 +173,14 @@ func (r *receipt) GiveBack(ctx context.Context) {
 func (r *receipt) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.n.c.opts.Timeout+takeFor)
 	defer cancel()
-	for {
+	for again := false; ; {
 		err := r.n.ask(ctx, question{
 			method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id, Received: true}, again: true,
 		})
+		if !again && errors.Is(err, metadata.ErrNotExist) && r.reclaims(ctx) {
+			again = true
+			continue
+		}
 		if !errors.Is(err, ErrUnreachable) {
 			return err
 		}
@@ -184,6 +189,23 @@ func (r *receipt) take(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// reclaims claims the publication again, if the owner's daemon has died since: claims end with it, and
+// the publication is offered again.
+func (r *receipt) reclaims(ctx context.Context) bool {
+	s, err := r.n.live(ctx)
+	if err != nil {
+		return false
+	}
+	r.file.mu.Lock()
+	before := r.file.in
+	r.file.mu.Unlock()
+	if before == nil || before.life >= s.life {
+		return false
+	}
+	_, _, err = r.file.opened(ctx)
+	return err == nil
 }
 
 // tellGiveBack notifies the owner that the publication was not received, so that it need not

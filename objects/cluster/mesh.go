@@ -23,6 +23,7 @@ type Mesh struct {
 	local   objects.Local
 	cluster *Cluster // nil where there are no other nodes
 	others  incarnations
+	later   later
 	born    metadata.Timespec
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
@@ -13,9 +14,16 @@ import (
 type meshFile struct {
 	*File
 	at objects.Ino
-	// foreign is true if the content is memory of a process on the owner, which changes
-	// without notification.
-	foreign bool
+	// foreign is true if the content is, or may be, memory of a process on the owner, which
+	// changes without notification.
+	foreign atomic.Bool
+}
+
+// newMeshFile returns an open file, with the state of its content.
+func newMeshFile(f *File, at objects.Ino, state objects.State) *meshFile {
+	m := &meshFile{File: f, at: at}
+	m.foreign.Store(state == objects.StateBound)
+	return m
 }
 
 var _ objects.OpenFile = (*meshFile)(nil)
@@ -24,7 +32,7 @@ var _ objects.OpenFile = (*meshFile)(nil)
 func (f *meshFile) Ino() objects.Ino { return f.at }
 
 // Foreign reports whether the bytes change without the owner's store.
-func (f *meshFile) Foreign() bool { return f.foreign }
+func (f *meshFile) Foreign() bool { return f.foreign.Load() }
 
 // Accessed does nothing: the owner has recorded the access with the read.
 func (*meshFile) Accessed() {}
@@ -46,8 +54,8 @@ func (m *Mesh) Open(ctx context.Context, who objects.Caller, ino objects.Ino, wa
 		return nil, err
 	}
 	// The answer to the open included the attributes, so the node is not asked again.
-	a, err := p.Attr(ctx, who, p.ino)
-	return &meshFile{File: file, at: ino, foreign: err == nil && a.State == objects.StateBound}, nil
+	a, _ := p.Attr(ctx, who, p.ino)
+	return newMeshFile(file, ino, a.State), nil
 }
 
 // CreateOpen makes a file and opens it; see objects.Opener.
@@ -73,7 +81,7 @@ func (m *Mesh) CreateOpen(ctx context.Context, who objects.Caller, dir objects.I
 	if err != nil {
 		return objects.Attr{}, nil, errors.Join(err, file.Close(ctx))
 	}
-	return a, &meshFile{File: file, at: a.Ino, foreign: a.State == objects.StateBound}, nil
+	return a, newMeshFile(file, a.Ino, a.State), nil
 }
 
 // openExisting opens a file that was to be created, but already existed.

@@ -37,6 +37,9 @@ type Node struct {
 	inos    inos
 	pace    pace
 
+	// files are opened again in a new session.
+	files openFiles
+
 	mu sync.Mutex
 	// trying is the connection attempt in progress, or nil.
 	// +checklocks:mu
@@ -49,6 +52,8 @@ type Node struct {
 	// outage is not nil while the node does not answer.
 	// +checklocks:mu
 	outage *outage
+	// +checklocks:mu
+	reach outOfReach
 	// ending is the reason why the last session ended, until there is another; nil if there
 	// was none.
 	// +checklocks:mu
@@ -86,8 +91,9 @@ func (n *Node) learn(r members.Record) {
 	old := n.record.Load()
 	if r.Epoch < old.Epoch {
 		r.Epoch, r.ID, r.Devices, r.Version, r.Started = old.Epoch, old.ID, old.Devices, old.Version, old.Started
+		r.Held, r.Life = old.Held, old.Life
 	}
-	if old.Epoch == r.Epoch && old.ID == r.ID && slices.Equal(old.Addresses, r.Addresses) && slices.Equal(old.Devices, r.Devices) {
+	if old.Epoch == r.Epoch && old.ID == r.ID && old.Held == r.Held && old.Life == r.Life && slices.Equal(old.Addresses, r.Addresses) && slices.Equal(old.Devices, r.Devices) {
 		return
 	}
 	n.record.Store(&r)

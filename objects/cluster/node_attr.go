@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -112,6 +114,11 @@ func (n *Node) SetXattr(ctx context.Context, who objects.Caller, ino objects.Ino
 	defer n.touched(ino)
 	return n.ask(ctx, question{method: proto.MethodSetXattr, in: &proto.XattrAsk{
 		Cred: credToProto(who), Ino: uint64(ino), Name: x.Name, Value: x.Value, Flags: uint32(x.Flags),
+	}, settle: func(ctx context.Context, _ *session, err error) error {
+		if has, failure := n.GetXattr(ctx, who, ino, x.Name); failure == nil && bytes.Equal(has, x.Value) {
+			return nil
+		}
+		return err
 	}})
 }
 
@@ -121,6 +128,12 @@ func (n *Node) RemoveXattr(ctx context.Context, who objects.Caller, ino objects.
 	return n.ask(ctx, question{
 		method: proto.MethodRemoveXattr,
 		in:     &proto.XattrAsk{Cred: credToProto(who), Ino: uint64(ino), Name: name},
+		settle: func(_ context.Context, _ *session, err error) error {
+			if errors.Is(err, metadata.ErrNoXattr) {
+				return nil
+			}
+			return err
+		},
 	})
 }
 

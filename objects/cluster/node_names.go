@@ -76,13 +76,17 @@ type newEntry struct {
 	kind metadata.Mode
 	// ino is the expected inode; 0 accepts any.
 	ino objects.Ino
+	// target is that of a symlink.
+	target string
 }
 
 // addEntry asks the node to add a name.
 func (n *Node) addEntry(ctx context.Context, e newEntry) (objects.Attr, error) {
 	begun := n.cache.begin()
 	var out proto.Attr
-	err := n.ask(ctx, question{method: e.method, in: e.in, out: &out})
+	err := n.ask(ctx, question{method: e.method, in: e.in, out: &out, settle: func(ctx context.Context, s *session, err error) error {
+		return n.added(ctx, s, &e, &out, err)
+	}})
 	n.dropNames(e.dir)
 	if err != nil {
 		return objects.Attr{}, err
@@ -114,7 +118,7 @@ func (n *Node) touched(inos ...objects.Ino) {
 // the caller's are used.
 func (n *Node) Create(ctx context.Context, who objects.Caller, dir objects.Ino, name string, in metadata.Node) (objects.Attr, error) {
 	return n.addEntry(ctx, newEntry{
-		method: proto.MethodCreate, who: who, dir: dir, name: name, kind: in.Mode.Type(),
+		method: proto.MethodCreate, who: who, dir: dir, name: name, kind: in.Mode.Type(), target: in.Target,
 		in: &proto.CreateAsk{
 			Cred: credToProto(who), Dir: uint64(dir), Name: name,
 			Mode: uint32(in.Mode), Rdev: in.Rdev, Target: in.Target,
@@ -145,17 +149,20 @@ func (n *Node) remove(ctx context.Context, who objects.Caller, dir objects.Ino, 
 	var out proto.Invalid
 	err := n.ask(ctx, question{
 		method: proto.MethodRemove, out: &out,
-		in: &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
+		in:     &proto.RemoveAsk{Cred: credToProto(who), Dir: uint64(dir), Name: name, Folder: folder},
+		settle: unlessGone,
 	})
 	n.dropNames(dir)
 	n.touched(inosOf(out.Inos)...)
 	return err
 }
 
-// Rename moves a name within the node.
+// Rename moves a name within the node. An exchange that the node may have carried out before its
+// daemon died fails: the names do not tell.
 func (n *Node) Rename(ctx context.Context, who objects.Caller, r metadata.Rename) error {
 	var out proto.Invalid
-	err := n.ask(ctx, question{method: proto.MethodRename, out: &out, in: &proto.RenameAsk{
+	exchange := r.Flags&metadata.Exchange != 0
+	err := n.ask(ctx, question{method: proto.MethodRename, out: &out, once: exchange, settle: unlessGone, in: &proto.RenameAsk{
 		Cred: credToProto(who), From: uint64(r.From), Name: r.Name,
 		To: uint64(r.To), NewName: r.NewName, Flags: uint32(r.Flags),
 	}})

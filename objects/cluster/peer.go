@@ -39,6 +39,9 @@ type session struct {
 	slots, stages slots
 	// shared is true if the node opens our memory itself, where it can.
 	shared bool
+	// life and started are those of the daemon at the other end, see members.Record.
+	life    uint64
+	started time.Time
 }
 
 // ended reports whether the session is over.
@@ -61,10 +64,21 @@ type attempt struct {
 	err  error
 }
 
-// live returns the session with the node, connecting to it if there is none.
+// live returns the session with the node, connecting to it if there is none. While the node pauses
+// it waits.
 //
 // Errors: ErrUnreachable, ErrStale, ErrVersion, ErrDenied; the context's.
 func (n *Node) live(ctx context.Context) (*session, error) {
+	for {
+		s, err := n.liveNow(ctx)
+		if err == nil || !n.awaits(ctx, err) {
+			return s, err
+		}
+	}
+}
+
+// liveNow is live with one attempt.
+func (n *Node) liveNow(ctx context.Context) (*session, error) {
 	if s := n.session.Load(); s != nil {
 		return s, nil
 	}
@@ -145,7 +159,7 @@ func (n *Node) try(a *attempt) {
 		n.resumeLocked()
 	}
 	err = n.problem
-	n.retryAt = time.Now().Add(retryAfter)
+	n.retryAt = time.Now().Add(n.retryLocked())
 	n.mu.Unlock()
 	a.s, a.err = s, err
 	close(a.done)
@@ -160,20 +174,25 @@ func (n *Node) establish(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = n.hello(ctx); err != nil {
+	r, err := n.hello(ctx)
+	if err != nil {
 		return nil, err
 	}
-	s := &session{origin: origin, over: make(chan struct{}), shared: n.shares()}
+	s := &session{origin: origin, over: make(chan struct{}), shared: n.shares(), life: r.Life, started: r.Started}
 	s.slots.open(n, s, slotSize, maxSlots)
 	s.stages.open(n, s, stageSize, maxStages)
+	if n.Record().Held {
+		n.files.reopen(ctx, s)
+	}
 	n.session.Store(s)
+	n.endPause(false)
 	// It may have ended before Ended could be notified of that.
 	if now, failure := n.c.comm.Origin(ctx, n.rank); failure != nil || now != origin {
-		n.end(s)
+		n.end(s, nil)
 		return nil, errors.Join(failure, fmt.Errorf("the session has ended: %w", control.ErrDisconnected))
 	}
 	if n.replaced.Load() {
-		n.end(s)
+		n.end(s, nil)
 		return nil, fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
 	return s, nil
@@ -248,50 +267,50 @@ func isOurSocket(path string) bool {
 }
 
 // hello identifies this node to the other one, and receives its identity.
-func (n *Node) hello(ctx context.Context) error {
+func (n *Node) hello(ctx context.Context) (r members.Record, err error) {
 	self, err := json.Marshal(n.c.opts.View.Self())
 	if err != nil {
-		return fmt.Errorf("encode the record of this node: %w", err)
+		return r, fmt.Errorf("encode the record of this node: %w", err)
 	}
 	p, err := proto.Encode(&proto.Hello{Version: proto.Version, Cluster: n.c.opts.Name, Record: self})
 	if err != nil {
-		return err
+		return r, err
 	}
 	n.c.count.questions.Add(1)
 	body, err := n.c.ep.Call(ctx, n.rank, proto.MethodHello, p)
 	if err != nil {
-		return err
+		return r, err
 	}
 	var answer proto.Welcome
 	if err = proto.Decode(body, &answer); err != nil {
-		return err
+		return r, err
 	}
 	if answer.Version != proto.Version {
-		return fmt.Errorf("the node has protocol version %d, this node has %d: %w", answer.Version, proto.Version, ErrVersion)
+		return r, fmt.Errorf("the node has protocol version %d, this node has %d: %w", answer.Version, proto.Version, ErrVersion)
 	}
-	var r members.Record
 	if err = json.Unmarshal(answer.Record, &r); err != nil {
-		return fmt.Errorf("decode the node's record: %w: %w", ErrVersion, err)
+		return r, fmt.Errorf("decode the node's record: %w: %w", ErrVersion, err)
 	}
 	if r.Name != n.name {
-		return fmt.Errorf("node %s identifies itself as %q: %w", n.name, r.Name, ErrVersion)
+		return r, fmt.Errorf("node %s identifies itself as %q: %w", n.name, r.Name, ErrVersion)
 	}
 	if err = r.Validate(); err != nil {
-		return fmt.Errorf("invalid record of the node: %w: %w", ErrVersion, err)
+		return r, fmt.Errorf("invalid record of the node: %w: %w", ErrVersion, err)
 	}
 	n.c.met(r)
 	if n.replaced.Load() {
-		return fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
+		return r, fmt.Errorf("node %s has been replaced by a new incarnation: %w", n.name, ErrStale)
 	}
-	return nil
+	return r, nil
 }
 
 // end ends a session on our side: cached answers from it are dropped, and its memory is
-// released. It does not wait.
-func (n *Node) end(s *session) {
+// released. It does not wait. cause is the reason, nil if it is ours.
+func (n *Node) end(s *session, cause error) {
 	if s == nil || !n.session.CompareAndSwap(s, nil) {
 		return
 	}
+	n.beginPause(cause)
 	close(s.over)
 	n.forget(Invalidation{Node: n, All: true})
 	s.slots.close()
@@ -313,11 +332,14 @@ func (w watcher) Ended(from comm.Origin, cause error) {
 		return
 	}
 	n.broken(cause)
+	if errors.Is(cause, control.ErrClosedByPeer) {
+		n.endPause(true)
+	}
 	if silent, ok := errors.AsType[*rpc.SilentError](cause); ok {
 		n.suspend(from, silent)
 	}
 	if s := n.session.Load(); s != nil && s.origin == from {
 		w.c.log.Info("a session with a node has ended", zap.String("node", string(n.name)), zap.Error(cause))
-		n.end(s)
+		n.end(s, cause)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects/cluster/proto"
 	"github.com/hmcfs/hmcfs/transport/comm"
-	"github.com/hmcfs/hmcfs/transport/control"
 	"github.com/hmcfs/hmcfs/transport/rpc"
 )
 
@@ -29,10 +28,13 @@ type question struct {
 	// again is true if repeating the request does no harm, so it is repeated if the session
 	// broke before the answer.
 	again bool
+	// once is true if the request must not be repeated even after the death of the daemon that may
+	// have carried it out.
+	once bool
+	// settle converts the error of a request that a daemon may have carried out before it died, and
+	// that was then repeated: it tells whether the first time has succeeded. nil keeps the error.
+	settle func(ctx context.Context, s *session, err error) error
 }
-
-// tries bounds the attempts to repeat a request in another session.
-const tries = 2
 
 // ask sends a request to the node, within Options.Timeout.
 //
@@ -54,7 +56,8 @@ func query[A any](ctx context.Context, n *Node, m rpc.Method, in any) (answer A,
 
 // askOne is ask, and also returns the session that the answer came in.
 func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
-	for try := 0; ; try++ {
+	var r repetition
+	for {
 		s, err := n.live(ctx)
 		if err != nil {
 			n.c.count.failures.Add(1)
@@ -63,9 +66,14 @@ func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 		if err = n.askIn(ctx, s, q); err == nil {
 			return s, nil
 		}
-		if !n.broke(s, err, q.again) || try == tries {
-			return nil, n.failed(err)
+		if n.repeat(ctx, &r, s, err, q.again, q.once) {
+			continue
 		}
+		err = n.failed(err)
+		if r.doubtful && q.settle != nil {
+			err = q.settle(ctx, s, err)
+		}
+		return s, err
 	}
 }
 
@@ -103,27 +111,6 @@ func (n *Node) askIn(ctx context.Context, s *session, q question) error {
 		return err
 	}
 	return proto.Decode(body, q.out)
-}
-
-// broke reports whether a failed request may be repeated in another session: either it was not
-// carried out, or carrying it out twice does no harm.
-func (n *Node) broke(s *session, err error, again bool) bool {
-	switch {
-	case errors.Is(err, comm.ErrNotConnected):
-		again = true
-	case errors.Is(err, control.ErrDisconnected):
-	default:
-		answer, ok := errors.AsType[*rpc.Error](err)
-		if !ok || answer.Code != proto.CodeNoHello {
-			return false
-		}
-		again = true
-	}
-	if silent, ok := errors.AsType[*rpc.SilentError](err); ok {
-		n.suspend(s.origin, silent)
-	}
-	n.end(s)
-	return again
 }
 
 // certain reports whether err implies that the owner is done with the request.

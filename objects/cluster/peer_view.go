@@ -136,6 +136,28 @@ func (c *Cluster) met(r members.Record) {
 	c.opts.View.Met(r)
 }
 
+// known returns the incarnation of a node that an earlier daemon of this node knew, with an epoch; 0 is
+// the present one.
+func (c *Cluster) known(was members.Record) *Node {
+	c.see(was.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[was.Name]; n != nil {
+		r := n.Record()
+		if r.Epoch == 0 { // nothing has been heard of it yet
+			r.Epoch, r.Held = was.Epoch, was.Held
+			n.record.Store(&r)
+		}
+		if was.Epoch == 0 || r.Epoch == was.Epoch {
+			n.met.Store(true)
+			return n
+		}
+	}
+	gone := newNode(c, was)
+	gone.replaced.Store(true)
+	return gone
+}
+
 // retire ends an incarnation that another one has replaced.
 func (c *Cluster) retire(old *Node) {
 	if old == nil {
@@ -144,7 +166,7 @@ func (c *Cluster) retire(old *Node) {
 	old.replaced.Store(true)
 	c.log.Info("a new incarnation has replaced a node", zap.String("node", string(old.name)))
 	s := old.session.Load()
-	old.end(s)
+	old.end(s, nil)
 	if s == nil {
 		return
 	}

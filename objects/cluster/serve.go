@@ -46,6 +46,10 @@ type serverOptions struct {
 	Served func(objects.Notice)
 	// Pull reads a file of a third node into one of this node.
 	Pull func(ctx context.Context, dst *objects.File, ask *proto.PullAsk) (objects.Moved, error)
+	// Pause is the time for which the files of a held node that has died stay open, and Pauses reports
+	// whether a node has died rather than left.
+	Pause  time.Duration
+	Pauses func(wire.Rank) bool
 	// Left is called when a session has ended, before its files are closed; it may be nil.
 	Left func(ClientSession)
 }
@@ -55,6 +59,8 @@ type serverOptions struct {
 type server struct {
 	o    serverOptions
 	push *pusher
+	// closing is closed when close begins.
+	closing chan struct{}
 	// unlisten ends the notices of the store.
 	unlisten func()
 	// work counts goroutines that close waits for.
@@ -69,7 +75,7 @@ type server struct {
 }
 
 func newServer(o serverOptions) *server {
-	s := &server{o: o, push: newPusher(o.AttrTTL), sessions: map[rpc.Caller]*servedSession{}}
+	s := &server{o: o, push: newPusher(o.AttrTTL), sessions: map[rpc.Caller]*servedSession{}, closing: make(chan struct{})}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails
 	s.handle = binary.BigEndian.Uint64(start[:])
@@ -205,7 +211,7 @@ func (s *server) hello(_ context.Context, from rpc.Caller, body []byte) ([]byte,
 	}
 	s.mu.Lock()
 	if s.sessions[from] == nil {
-		s.sessions[from] = &servedSession{from: from, server: s, gone: make(chan struct{})}
+		s.sessions[from] = &servedSession{from: from, server: s, held: record.Held, gone: make(chan struct{})}
 	}
 	s.mu.Unlock()
 	s.o.Count.answers.Add(1)
@@ -244,16 +250,39 @@ func (s *server) ended(from rpc.Caller) {
 			if s.o.Left != nil {
 				s.o.Left(ClientSession{g})
 			}
-			for _, h := range handles {
-				g.release(context.Background(), h)
-			}
+			s.releaseAll(g, handles)
 		})
+	}
+}
+
+// releaseAll closes the files of a session that has ended. The programs of a node that pauses still have
+// them open, so they stay until it has opened them again.
+func (s *server) releaseAll(g *servedSession, handles []*handle) {
+	paused := g.held && s.o.Pauses(g.from.Rank)
+	files := handles[:0]
+	for _, h := range handles {
+		if paused && h.end == nil {
+			files = append(files, h)
+			continue
+		}
+		g.release(context.Background(), h)
+	}
+	if len(files) == 0 {
+		return
+	}
+	select {
+	case <-time.After(s.o.Pause):
+	case <-s.closing:
+	}
+	for _, h := range files {
+		g.release(context.Background(), h)
 	}
 }
 
 // close ends the remaining sessions. No handler runs any more.
 func (s *server) close() {
 	s.unlisten()
+	close(s.closing)
 	s.mu.Lock()
 	left := slices.Collect(maps.Keys(s.sessions))
 	s.mu.Unlock()

@@ -20,6 +20,7 @@ const maxHandles = 1 << 16
 type servedSession struct {
 	from   rpc.Caller
 	server *server
+	held   bool          // the node may pause, see members.Record
 	gone   chan struct{} // closed at the end
 
 	mu sync.Mutex

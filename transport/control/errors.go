@@ -28,6 +28,8 @@ var (
 	ErrRefused = errors.New("control: refused by the peer")
 	// ErrDisconnected reports a connection that has ended, on either side.
 	ErrDisconnected = errors.New("control: disconnected")
+	// ErrClosedByPeer is the cause of the end of a connection that the peer has ended in order.
+	ErrClosedByPeer = errors.New("closed by the peer")
 	// ErrTooLong reports a message of more than wire.MaxMessage bytes.
 	ErrTooLong = errors.New("control: message too long")
 )

@@ -68,7 +68,7 @@ func (l *Link) receiveFrame(r *bufio.Reader) error {
 	case wire.KindPacket:
 		put = l.receivePacket
 	case wire.KindBye:
-		return errors.New("closed by the peer")
+		return ErrClosedByPeer
 	default:
 		return fmt.Errorf("unexpected %s after the handshake: %w", h.Kind, wire.ErrFrame)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/config"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/coord"
 	"github.com/hmcfs/hmcfs/metadata/keyindex"
 	"github.com/hmcfs/hmcfs/metadata/members"
@@ -72,7 +73,10 @@ func (d *Daemon) becomeMember(ctx context.Context) error {
 	}
 	self := members.Record{
 		Name: o.parsed.Node, Addresses: o.parsed.Advertise, ID: was.ID, Epoch: members.Epoch(was.Epoch),
-		Version: d.opts.Version, Started: d.started,
+		Version: d.opts.Version, Started: d.started, Held: d.holder != nil,
+	}
+	if d.continuesNode(ctx, &was) {
+		self.Life = was.Life + 1
 	}
 	if at, has := d.localSocket(); has {
 		self.Addresses = append(slices.Clone(self.Addresses), at.String())
@@ -99,7 +103,32 @@ func (d *Daemon) becomeMember(ctx context.Context) error {
 	if err != nil {
 		return joinFault(err)
 	}
-	return p.WriteNode(place.Node{ID: was.ID, Epoch: uint64(o.members.Self().Epoch)})
+	self = o.members.Self()
+	d.sameNode = self.Life > 0
+	now := place.Node{ID: was.ID, Epoch: uint64(self.Epoch), Life: self.Life, Memory: map[string]uint64{}}
+	for name, epoch := range d.store.Epochs() {
+		now.Memory[string(name)] = uint64(epoch)
+	}
+	return p.WriteNode(now)
+}
+
+// continuesNode reports whether this daemon continues the incarnation of the one before: it does if
+// it continues the mount, and nothing of what was in the memory of devices was lost.
+func (d *Daemon) continuesNode(ctx context.Context, was *place.Node) bool {
+	if !d.resumes || was.Epoch == 0 || was.Memory == nil {
+		return false
+	}
+	before := map[metadata.DeviceName]metadata.Epoch{}
+	for name, epoch := range was.Memory {
+		before[metadata.DeviceName(name)] = metadata.Epoch(epoch)
+	}
+	lost, err := d.store.LostSince(ctx, before)
+	if err != nil || len(lost) > 0 {
+		d.log.Warn("device memory was lost, so this node comes back as a new one; what other nodes have open of it is stale",
+			zap.Any("devices", lost), zap.Error(err))
+		return false
+	}
+	return true
 }
 
 // nonNil turns a typed nil pointer with an error into a nil interface.
@@ -165,10 +194,14 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), ReadOnly: s.ReadOnly(), Timeout: s.NodeTimeout,
 		DialTimeout: min(s.NodeTimeout, dialLimit), Extensions: []cluster.Extension{d.collector}, Logger: d.opts.Logger,
 	})
-	if err == nil {
-		d.tree = cluster.NewMesh(d.store, o.cluster)
+	if err != nil {
+		return err
 	}
-	return err
+	d.tree = cluster.NewMesh(d.store, o.cluster)
+	if d.holder == nil {
+		return nil
+	}
+	return d.tree.Keep(d.holder, d.resumes)
 }
 
 // dialLimit bounds the time to connect to a node.
@@ -220,7 +253,7 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 	defer cancel()
 	var errs []error
 	if o.cluster != nil {
-		errs = append(errs, o.cluster.Close(ctx))
+		errs = append(errs, o.cluster.Close(ctx), d.tree.Close())
 	}
 	if o.index != nil {
 		errs = append(errs, o.index.Close())

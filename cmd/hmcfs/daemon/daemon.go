@@ -42,6 +42,9 @@ type Daemon struct {
 	// inherited is set if the holder is that of an earlier daemon: it, and what it keeps, outlive a
 	// start that fails.
 	inherited bool
+	// sameNode is set if this daemon continues the incarnation that the one before has left in the
+	// cluster.
+	sameNode bool
 	// raw are the devices as opened, devs the ones that the layers use.
 	raw, devs []devices.Device
 	families  *devices.Registry

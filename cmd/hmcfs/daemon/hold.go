@@ -165,7 +165,12 @@ func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
 		mount = fs.Resume
 	}
 	server, err := mount(ctx, o)
-	if err == nil {
+	switch {
+	case err != nil:
+	case d.sameNode: // programs of other nodes may have files open that have no name any more
+		calm := context.WithoutCancel(ctx)
+		time.AfterFunc(d.opts.Settings.NodeTimeout, func() { d.store.ReleaseUnclaimed(calm) })
+	default:
 		d.store.ReleaseUnclaimed(ctx)
 	}
 	return server, err

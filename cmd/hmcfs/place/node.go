@@ -31,8 +31,11 @@ func IsSocketPath(path string) bool { return len(path) <= longestSocket }
 type Node struct {
 	// ID distinguishes it from any other mount with the same node name.
 	ID string `json:"id"`
-	// Epoch is the epoch of its last run.
+	// Epoch is the epoch of its last run, and Life counts the daemons that have continued it.
 	Epoch uint64 `json:"epoch"`
+	Life  uint64 `json:"life,omitempty"`
+	// Memory has the epochs of the devices' memory in that run, by device.
+	Memory map[string]uint64 `json:"memory,omitempty"`
 }
 
 // idBytes is the number of random bytes of an ID.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -270,7 +271,7 @@ func TestNode(t *testing.T) {
 	if err = p.WriteNode(first); err != nil {
 		t.Fatal(err)
 	}
-	if again, rerr := p.ReadNode(); rerr != nil || again != first {
+	if again, rerr := p.ReadNode(); rerr != nil || !reflect.DeepEqual(again, first) {
 		t.Errorf("%+v, %v; want %+v", again, rerr, first)
 	}
 	for _, text := range []string{"", "{", "{}"} {
