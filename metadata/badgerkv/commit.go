@@ -156,6 +156,7 @@ func (kv *KV) flush(version uint64) error {
 	if l == nil {
 		return err
 	}
+	kv.filterLayer(l)
 	if err = kv.writeLayer(l); err == nil {
 		kv.settled(l)
 		return nil
