@@ -51,23 +51,23 @@ func (f *filter) lacks(hash uint64) bool {
 	return word.Load()&mask != mask
 }
 
-func (f *filter) full() bool { return f.keys.Load() > int64(len(f.words))*keysPerWord }
+// full reports whether a filter should be built again.
+func (f *filter) full() bool {
+	return f != nil && f.keys.Load() > int64(len(f.words))*keysPerWord
+}
 
-// filterLayer adds the keys of a layer to the filters, before Badger gets them.
+// willHave adds the key of a change to the filters, before Badger gets it.
 //
 // +checklocks:kv.flushing
-func (kv *KV) filterLayer(l *layer) {
-	f := kv.filter.Load()
-	if kv.building == nil && f != nil && f.full() {
-		kv.buildFilter()
+func (kv *KV) willHave(w *change) {
+	if w.deleted {
+		return
 	}
-	for _, f := range []*filter{f, kv.building} {
-		if f == nil {
-			continue
-		}
-		for hash := range l.heads {
-			f.add(hash)
-		}
+	if f := kv.filter.Load(); f != nil {
+		f.add(w.hash)
+	}
+	if kv.building != nil {
+		kv.building.add(w.hash)
 	}
 }
 
