@@ -18,9 +18,9 @@ import (
 const (
 	// flushAfter is the time for which changes of UpdateSoon are collected.
 	flushAfter = 250 * time.Millisecond
-	// flushBytes is the size of a layer, as admitted, at which it is written at once: half of what
-	// may be admitted at one time, so that there is room for the changes that come meanwhile.
-	flushBytes = maxUnderWay / 2
+	// flushBytes is the size of a layer, as admitted, at which it is written at once. What may be
+	// admitted beyond it is room for the changes that come meanwhile.
+	flushBytes = maxUnderWay / 4 * 3
 	// keptWrites is the number of changes for which the memory of a transaction is used again.
 	keptWrites = 1024
 )
