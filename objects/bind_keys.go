@@ -103,14 +103,9 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 
 // describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
-	who := h.who
-	record, err := h.record()
-	if err != nil {
-		return metadata.NewFile{}, err
-	}
 	file := metadata.NewFile{
-		Name: k.Key, Fleeting: true, Binding: record, Size: body.Length(), Allocated: body.Length(),
-		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
+		Name: k.Key, Fleeting: true, Size: body.Length(), Allocated: body.Length(),
+		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
 	if err == nil && text != nil {
