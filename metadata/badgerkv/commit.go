@@ -236,10 +236,12 @@ func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit bool) {
 	size := int64(2*entrySize + len(markKey))
 	for _, c := range commits {
 		for i := range c.writes {
-			if w := &c.writes[i]; !l.replaced(w, upTo) && !(l.removes(w) && has.lacks(w.hash)) {
-				writes = append(writes, w)
-				size += entrySize + int64(len(w.key)+len(w.value))
+			w := &c.writes[i]
+			if l.replaced(w, upTo) || l.removes(w) && has.lacks(w.hash) {
+				continue
 			}
+			writes = append(writes, w)
+			size += entrySize + int64(len(w.key)+len(w.value))
 		}
 		if len(commits) > 1 && (int64(len(writes))+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
 			return nil, false
