@@ -11,7 +11,8 @@ const MaxBinding = 1 << 20
 
 // Bind records that the content of a regular file is memory of another process. It stores
 // binding, the data needed to find that memory again, beside the inode, and changes the
-// inode by fn, as Update does, in the same transaction.
+// inode by fn, as Update does, in the same transaction. A nil binding is for memory that can't be
+// found by a later process; see Fleeting.
 //
 // Errors: those of Update; ErrExist if the file is bound already; ErrTooLarge; ErrInvalid
 // if it is not a regular file.
@@ -29,15 +30,19 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 		case rec.Bound == BoundLive:
 			return ErrExist
 		}
-		rec.Bound = BoundLive
-		t.putBinding(ino, binding)
+		t.bind(rec, binding)
 		return nil
 	})
 }
 
-func (t *txn) putBinding(ino Ino, binding []byte) {
+// bind binds an inode, which the caller stores.
+func (t *txn) bind(rec *record, binding []byte) {
+	rec.Bound = BoundLive
+	if rec.fleeting = binding == nil; rec.fleeting {
+		return
+	}
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
-	t.set(t.key(kindBinding, uint64(ino)), value)
+	t.set(t.key(kindBinding, uint64(rec.Ino)), value)
 }
 
 // Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
@@ -58,15 +63,20 @@ func (s *Store) Unbind(ctx context.Context, ino Ino, lost bool) error {
 
 // unbind removes the binding of an inode, if it has one. The caller stores the inode.
 func (t *txn) unbind(rec *record) {
-	if rec.Bound == BoundLive {
-		rec.Bound = Unbound
+	if rec.hasBinding() {
 		t.del(t.key(kindBinding, uint64(rec.Ino)))
+	}
+	if rec.Bound == BoundLive {
+		rec.Bound, rec.fleeting = Unbound, false
 	}
 }
 
+// hasBinding reports whether an inode has a 'b' record.
+func (i *record) hasBinding() bool { return i.Bound == BoundLive && !i.fleeting }
+
 // Binding returns the data that Bind stored for a file; the caller owns the slice.
 //
-// Errors: ErrNoXattr if the file is not bound, or lost.
+// Errors: ErrNoXattr if the file is not bound, fleeting, or lost.
 func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	return read(ctx, s, func(t *txn) ([]byte, error) {
 		data, err := t.get(t.key(kindBinding, uint64(ino)), ErrNoXattr)
@@ -78,12 +88,25 @@ func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	})
 }
 
-// Bindings lists the bound files, by inode number.
+// Bindings lists the bound files, by inode number: first those that have a binding, then the
+// others, which it finds among all inodes that can be read.
 func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
 	return read(ctx, s, func(t *txn) (bound []Ino, err error) {
 		err = t.kv.Scan([]byte{kindBinding}, nil, func(key, _ []byte) (bool, error) {
 			bound = append(bound, keyIno(key))
 			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		err = t.kv.Scan([]byte{kindInode}, nil, func(key, value []byte) (bool, error) {
+			if len(value) == 0 || value[0] < fleetingVersion { // most are, and this is cheaper than to decode them
+				return true, nil
+			}
+			if rec, unreadable := decodeRecord(keyIno(key), value); unreadable == nil && rec.fleeting {
+				bound = append(bound, rec.Ino)
+			}
+			return true, ctx.Err()
 		})
 		return bound, err
 	})

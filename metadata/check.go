@@ -249,7 +249,7 @@ func (c *checker) readDevice(key, value []byte) error {
 func (c *checker) readBinding(key, value []byte) error {
 	ino := keyIno(key)
 	node := c.nodes[ino]
-	if node == nil || node.rec.Bound != BoundLive {
+	if node == nil || !node.rec.hasBinding() {
 		c.report(Problem{Kind: DanglingBinding, Ino: ino})
 		return nil
 	}

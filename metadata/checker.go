@@ -97,7 +97,7 @@ func (c *checker) examine() {
 		if n.rec.Key != "" && !n.keyed {
 			c.report(Problem{Kind: MissingKey, Ino: n.rec.Ino, Key: n.rec.Key})
 		}
-		if n.rec.Bound == BoundLive && !n.bound {
+		if n.rec.hasBinding() && !n.bound {
 			c.report(Problem{Kind: MissingBinding, Ino: n.rec.Ino})
 		}
 		if n.primary && n.rec.Parent == RootIno && !n.device {

@@ -5,7 +5,7 @@ package metadata
 // and a new golden file in testdata.
 const (
 	superVersion   = 1
-	inodeVersion   = 4
+	inodeVersion   = 5
 	direntVersion  = 1
 	linkVersion    = 1
 	xattrVersion   = 1
@@ -16,6 +16,9 @@ const (
 	bondVersion    = 1
 	holderVersion  = 2
 )
+
+// fleetingVersion is the first version of an inode that can be fleeting.
+const fleetingVersion = 5
 
 // formatVersion is the version of the store as a whole: which records exist and how they
 // relate. Open refuses a store with a newer version, and upgrades one with an older
@@ -66,6 +69,8 @@ type record struct {
 	// first one.
 	maps     uint64
 	firstMap uint64
+	// fleeting is set for a live binding without a record: it ends with the process.
+	fleeting bool
 	// charged is the charge of the stored record; zero if the record is not stored yet. It
 	// belongs to the transaction and is not part of the stored record.
 	charged charge
@@ -74,6 +79,8 @@ type record struct {
 // version returns the lowest record version that can represent the inode.
 func (i *record) version() byte {
 	switch {
+	case i.fleeting:
+		return fleetingVersion
 	case i.Parts > 0:
 		return 4
 	case i.Expires != Timespec{} || i.Taken:
@@ -118,6 +125,11 @@ func (i *record) fields(w *wire) {
 	}
 	if w.version >= 4 {
 		w.u32(&i.Parts)
+	}
+	if w.version >= fleetingVersion {
+		if w.flag(&i.fleeting); w.reading && i.Bound != BoundLive {
+			w.fail("fleeting, but not bound")
+		}
 	}
 	if w.reading && w.err == nil && i.version() != w.version {
 		w.fail("version does not match its fields")

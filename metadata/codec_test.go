@@ -74,6 +74,8 @@ func samples() []sample {
 	taken.Mode, taken.Bound, taken.Taken = TypeRegular|0o600, BoundLive, true
 	parts := expires
 	parts.Parts = 3
+	fleeting := parts
+	fleeting.Bound, fleeting.fleeting = BoundLive, true
 	super := superblock{format: 1, gen: 12345, created: Timespec{Sec: 1_800_000_000, Nsec: 5}}
 	copy(super.hashKey[:], "0123456789abcdef")
 	entry := dirent{ino: 1 << 40, mode: TypeDir, chained: true, name: "sub dir"}
@@ -89,6 +91,7 @@ func samples() []sample {
 		{"inode_bound", bound.encode(nil), hide{bound}, readRecord},
 		{"inode_expires", expires.encode(nil), hide{expires}, readRecord},
 		{"inode_parts", parts.encode(nil), hide{parts}, readRecord},
+		{"inode_fleeting", fleeting.encode(nil), hide{fleeting}, readRecord},
 		{"inode_taken", taken.encode(nil), hide{taken}, readRecord},
 		{"binding", append([]byte{bindingVersion}, "{}"...), hide{[]byte("{}")}, readBinding},
 		{"superblock", super.encode(), hide{super}, readSuper},

@@ -128,7 +128,7 @@ func (m *model) put(dir *modelNode, f *metadata.NewFile) (replaced, unkeyed meta
 	m.enter(dir, f.Name, n)
 	n.in.Key, n.in.Size, n.in.Allocated, n.in.Epoch, n.in.Path = f.Key, f.Size, f.Allocated, f.Epoch, f.Path
 	n.in.Expires = f.Expires
-	if f.Binding != nil {
+	if f.Fleeting || f.Binding != nil {
 		n.in.Bound = metadata.BoundLive
 	}
 	for name, value := range f.Xattrs {

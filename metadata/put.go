@@ -23,13 +23,13 @@ type NewFile struct {
 	Xattrs map[string][]byte
 	// Binding, if not nil, makes the file bound, as Bind does.
 	Binding []byte
+	// Fleeting makes it bound without a binding: to memory that ends with the process, such as that
+	// of a session. Put may return before its records would survive that.
+	Fleeting bool
 	// Maps are the mappings of the content, in any order.
 	Maps []Mapping
 	// Expires is the time at which the file expires; zero means never.
 	Expires Timespec
-	// Fleeting is set for a file that ends with the process, such as the memory of a session:
-	// Put may return before its records would survive that.
-	Fleeting bool
 	// Replace allows the file to replace others: the file that has the name in the
 	// directory loses the name, and any other file that has the key loses the key.
 	Replace bool
@@ -82,6 +82,8 @@ func newPutFile(f *NewFile) (putFile, error) {
 	}
 	switch {
 	case f.Ino < FirstIno, p.node.Mode.Type() != TypeRegular, f.Expires.Nsec >= 1e9:
+		return p, ErrInvalid
+	case f.Fleeting && f.Binding != nil:
 		return p, ErrInvalid
 	case len(f.Binding) > MaxBinding:
 		return p, fmt.Errorf("binding of %d bytes: %w", len(f.Binding), ErrTooLarge)

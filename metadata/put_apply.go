@@ -174,9 +174,8 @@ func (op *putOp) content() {
 		t.use(rec.UID, 0, int64(len(name)+len(value)))
 	}
 	rec.xattrs = uint32(len(op.Xattrs))
-	if op.Binding != nil {
-		rec.Bound = BoundLive
-		t.putBinding(rec.Ino, op.Binding)
+	if op.Fleeting || op.Binding != nil {
+		t.bind(rec, op.Binding)
 	}
 	t.expire(rec, op.Expires)
 }

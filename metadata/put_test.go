@@ -2,6 +2,7 @@ package metadata_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -46,8 +47,11 @@ func TestPut(t *testing.T) {
 		n.Size, n.Allocated, n.Epoch, n.Path = uint64(i), uint64(2*i), 3, "h2d"
 		n.Xattrs = map[string][]byte{"user.hmc.blobs": []byte(n.Key), "user.b": {}}
 		n.Maps = []metadata.Mapping{{FileOff: 5, Len: 5}, {Len: 5}}
-		if i%2 == 1 {
+		switch i % 4 {
+		case 1:
 			n.Binding = []byte(n.Name)
+		case 2:
+			n.Fleeting = true
 		}
 		if i%3 == 1 {
 			n.Expires = metadata.Timespec{Sec: int64(i)}
@@ -72,6 +76,12 @@ func (f *fixture) comparePut(n *metadata.NewFile, res *metadata.PutResult, dir m
 		Size: n.Size, Allocated: n.Allocated, Epoch: n.Epoch, Path: n.Path, Device: "sim0",
 		Atime: in.Atime, Mtime: in.Mtime, Ctime: in.Ctime, Btime: in.Btime,
 		Parent: dir, Name: n.Name, Key: n.Key, Expires: n.Expires,
+	}
+	if n.Fleeting {
+		want.Bound = metadata.BoundLive
+		if _, err := f.Binding(ctx, n.Ino); !errors.Is(err, metadata.ErrNoXattr) {
+			f.t.Errorf("binding of %s: %v", n.Name, err)
+		}
 	}
 	if n.Binding != nil {
 		want.Bound = metadata.BoundLive

@@ -46,7 +46,7 @@ func (x *randomRun) newFile(ino, dir metadata.Ino) metadata.NewFile {
 	if x.r.IntN(3) == 0 {
 		f.Xattrs = map[string][]byte{"user.0": []byte("v"), "user.hmc.blobs": []byte(f.Name)}
 	}
-	if x.r.IntN(3) == 0 {
+	if f.Fleeting = x.r.IntN(3) == 0; !f.Fleeting && x.r.IntN(2) == 0 {
 		f.Binding = []byte(f.Name)
 	}
 	if x.r.IntN(3) == 0 {

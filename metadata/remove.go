@@ -9,7 +9,7 @@ func (t *txn) removeInode(rec *record) {
 		t.del(t.keyString(kindKey, rec.Key))
 	}
 	t.dropParts(rec)
-	if rec.Bound == BoundLive {
+	if rec.hasBinding() {
 		t.del(t.key(kindBinding, ino))
 	}
 	t.deleteExpiry(rec.Ino, rec.Expires)

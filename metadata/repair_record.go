@@ -150,7 +150,7 @@ func (r repairer) danglingBinding(p Problem) error {
 	if err != nil {
 		return err
 	}
-	if rec != nil && rec.Bound == BoundLive {
+	if rec != nil && rec.hasBinding() {
 		return ErrChanged
 	}
 	r.del(r.key(kindBinding, uint64(p.Ino)))
@@ -161,7 +161,7 @@ func (r repairer) missingBinding(p Problem, rec *record) error {
 	if _, err := r.kv.Get(r.key(kindBinding, uint64(p.Ino))); !errors.Is(err, ErrNoKey) {
 		return errors.Join(err, ErrChanged)
 	}
-	if rec.Bound != BoundLive {
+	if !rec.hasBinding() {
 		return ErrChanged
 	}
 	rec.Bound = BoundLost

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -214,5 +215,6 @@ func (t *txn) renew(rec *record) {
 // the last time.
 func (t *txn) fresh(rec *record) {
 	t.s.cache.ofInode(rec.Ino).putFresh(rec.Ino, rec.Inode)
-	t.watch.fresh = append(t.watch.fresh, rec.Ino)
+	at, _ := slices.BinarySearch(t.watch.fresh, rec.Ino)
+	t.watch.fresh = slices.Insert(t.watch.fresh, at, rec.Ino) // numbers ascend, mostly
 }

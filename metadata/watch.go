@@ -7,7 +7,7 @@ type watchedTxn struct {
 	KVTxn
 	cache   *cache
 	written [][]byte
-	// fresh lists the inodes that this run of the transaction has created and added to the
+	// fresh lists the inodes, in order, that this run of the transaction has created and added to the
 	// cache in their final state.
 	fresh []Ino
 	// renewed is an inode that the transaction changes, and whose cached value it renews; 0 for
@@ -36,14 +36,18 @@ func (w *watchedTxn) note(key []byte) {
 	if key[0] != kindInode {
 		return
 	}
-	if at := slices.Index(w.fresh, keyIno(key)); at >= 0 {
+	if at, is := slices.BinarySearch(w.fresh, keyIno(key)); is {
 		w.fresh = slices.Delete(w.fresh, at, at+1) // it has changed since it entered the cache
 	}
 }
 
 // stays reports whether the cached value of a key is the one written.
 func (w *watchedTxn) stays(key []byte) bool {
-	return key[0] == kindInode && slices.Contains(w.fresh, keyIno(key))
+	if key[0] != kindInode {
+		return false
+	}
+	_, is := slices.BinarySearch(w.fresh, keyIno(key))
+	return is
 }
 
 // forget drops what the transaction wrote from the cache.

@@ -116,6 +116,9 @@ func (w userWaits) look(uid uint32, fn func() error) error {
 
 func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.Inode, asking bool, waited userWaits) error {
 	data, err := bs.meta.Binding(ctx, in.Ino)
+	if errors.Is(err, metadata.ErrNoXattr) {
+		return errOfSession
+	}
 	if err != nil {
 		return err
 	}
@@ -268,9 +271,6 @@ func (bs *bindings) boundTo(ctx context.Context, a Attr) ([]byte, error) {
 	var record binding
 	if err := json.Unmarshal(data, &record); err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w: %w", XattrBind, ino, metadata.ErrCorrupt, err)
-	}
-	if record.Session {
-		return nil, fmt.Errorf("attribute %s of inode %d, which is registered memory: %w", XattrBind, ino, metadata.ErrNoXattr)
 	}
 	return []byte(record.Memory.String()), nil
 }

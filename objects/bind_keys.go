@@ -20,7 +20,10 @@ import (
 // may not make files on the device; ErrUnsupported for a part of a file; ErrLost;
 // ErrClosed.
 func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
-	b := &binder{holder: h, store: h.store, set: set, errs: make([]error, len(set)), jobs: map[*content.Tier][]*bindJob{}}
+	b := &binder{
+		holder: h, store: h.store, set: set, errs: make([]error, len(set)),
+		all: make([]bindJob, len(set)), jobs: map[*content.Tier][]*bindJob{},
+	}
 	for i := range set {
 		b.errs[i] = b.prepare(ctx, i)
 	}
@@ -41,6 +44,7 @@ type binder struct {
 	store  *Store
 	set    []Keyed
 	errs   []error
+	all    []bindJob // one for each key of the set, in which it is used or not
 	jobs   map[*content.Tier][]*bindJob
 }
 
@@ -76,7 +80,12 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 			return taken
 		}
 	}
-	b.jobs[t] = append(b.jobs[t], &bindJob{at: i, body: body, file: file})
+	j := &b.all[i]
+	*j = bindJob{at: i, body: body, file: file}
+	if b.jobs[t] == nil {
+		b.jobs[t] = make([]*bindJob, 0, len(b.set)-i)
+	}
+	b.jobs[t] = append(b.jobs[t], j)
 	return nil
 }
 
@@ -103,14 +112,9 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 
 // describe returns the record of an object made of blobs, without its key and number.
 func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
-	who := h.who
-	record, err := h.record()
-	if err != nil {
-		return metadata.NewFile{}, err
-	}
 	file := metadata.NewFile{
-		Name: k.Key, Fleeting: true, Binding: record, Size: body.Length(), Allocated: body.Length(),
-		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
+		Name: k.Key, Fleeting: true, Size: body.Length(), Allocated: body.Length(),
+		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
 	if err == nil && text != nil {

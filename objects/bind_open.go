@@ -35,8 +35,8 @@ type binding struct {
 	// for all others. Those of device memory may all be the same file, if the vendor's
 	// library makes descriptors by opening its own device.
 	Files []owner.FileID `json:"files,omitempty"`
-	// Session reports that the memory is registered memory of a holder, which ends with the
-	// run.
+	// Session is set in records of earlier versions: the memory is registered memory of a holder,
+	// which ends with the run.
 	Session bool `json:"session,omitempty"`
 }
 

@@ -17,6 +17,9 @@ type blobSource struct {
 	tier   *content.Tier
 	// regions are the regions of the blobs, without duplicates.
 	regions []*Region
+	// blob and region are the memory of both lists if they have one element, which most have.
+	blob   [1]Blob
+	region [1]*Region
 }
 
 // maxBlobs bounds the total number of blobs that a holder has set and published: each
@@ -61,7 +64,8 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 		bs.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("the keys of this session consist of %d blobs, the maximum is %d; remove some keys: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
-	made := &blobSource{holder: h, blobs: slices.Clone(blobs), tier: blobs[0].Region.tier}
+	made := &blobSource{holder: h, tier: blobs[0].Region.tier}
+	made.blobs, made.regions = append(made.blob[:0], blobs...), made.region[:0]
 	b := content.NewBound(bs.engine, devices.Name(made.tier.Name), bs.table.warn)
 	b.Source = made
 	for i := range blobs {

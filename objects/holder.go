@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,8 +15,6 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
-	// record returns the record of a binding of its memory.
-	record func() ([]byte, error)
 	// blobs counts the blobs of all contents that are made of its memory.
 	blobs atomic.Int64
 
@@ -34,9 +31,6 @@ type Holder struct {
 // NewHolder makes a holder for a user. Close ends it.
 func (s *Store) NewHolder(who Caller) *Holder {
 	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
-	h.record = sync.OnceValues(func() ([]byte, error) {
-		return json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
-	})
 	s.holders.Store(h, nil)
 	return h
 }

@@ -21,7 +21,6 @@ type placing struct {
 
 // placed is the outcome for one file of keyed.put.
 type placed struct {
-	Inode   metadata.Inode
 	Skipped bool
 	Err     error
 }
@@ -49,7 +48,7 @@ func (ks *keyed) putFree(ctx context.Context, p placing, files []metadata.NewFil
 			contested = append(contested, i)
 			continue
 		}
-		if done[i] = (placed{Inode: r.Inode, Err: r.Err}); r.Err == nil {
+		if done[i] = (placed{Err: r.Err}); r.Err == nil {
 			ks.keyCame(r.Inode)
 		}
 	}
@@ -93,7 +92,7 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 		results, err := ks.meta.Put(ctx, p.dir, put)
 		for n, at := range places {
 			r := putResult(results, n, err)
-			done[which[at]] = placed{Inode: r.Inode, Err: r.Err}
+			done[which[at]] = placed{Err: r.Err}
 			if r.Err != nil {
 				continue
 			}

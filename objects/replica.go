@@ -127,10 +127,6 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 	if !made || in.Nlink > 1 {
 		return fmt.Errorf("it has a name that a user gave it: %w", metadata.ErrCrossDevice)
 	}
-	record, err := bs.meta.Binding(ctx, ino)
-	if err != nil {
-		return err
-	}
 	dir, err := bs.access.keysDir(ctx, to)
 	if err != nil {
 		return err
@@ -147,7 +143,7 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 	if err != nil {
 		return err
 	}
-	_, err = bs.meta.Bind(ctx, ino, record, func(now *metadata.Inode) error {
+	_, err = bs.meta.Bind(ctx, ino, nil, func(now *metadata.Inode) error {
 		now.Allocated = now.Size
 		return nil
 	})

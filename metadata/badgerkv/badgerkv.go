@@ -38,8 +38,17 @@ type KV struct {
 	// flushAfter is the constant, except in tests.
 	flushAfter time.Duration
 
+	// filter is that of new snapshots; nil until it is built.
+	filter atomic.Pointer[filter]
+	// builds waits for filters that are being built.
+	builds sync.WaitGroup
+
 	// flushing is held while a layer is written to Badger.
 	flushing sync.Mutex
+	// building is a filter that is being built; nil for none.
+	// +checklocks:flushing
+	building *filter
+
 	// mu guards what follows.
 	mu sync.RWMutex
 	// version is that of the last commit, and written that of the last one in Badger.
@@ -147,13 +156,17 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 func (kv *KV) begins() {
 	b := kv.newBase()
 	kv.mu.Lock()
-	defer kv.mu.Unlock()
 	kv.base, kv.active = b, newLayer(nil)
+	kv.mu.Unlock()
+	kv.flushing.Lock()
+	defer kv.flushing.Unlock()
+	kv.buildFilter()
 }
 
 // ends writes all changes, and returns when no more are in progress.
 func (kv *KV) ends() error {
 	err := kv.flush(math.MaxUint64)
+	kv.builds.Wait()
 	kv.space.drain()
 	kv.mu.Lock()
 	defer kv.mu.Unlock()

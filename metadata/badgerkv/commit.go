@@ -18,9 +18,9 @@ import (
 const (
 	// flushAfter is the time for which changes of UpdateSoon are collected.
 	flushAfter = 250 * time.Millisecond
-	// flushBytes is the size of a layer, as admitted, at which it is written at once: half of what
-	// may be admitted at one time, so that there is room for the changes that come meanwhile.
-	flushBytes = maxUnderWay / 2
+	// flushBytes is the size of a layer, as admitted, at which it is written at once. What may be
+	// admitted beyond it is room for the changes that come meanwhile.
+	flushBytes = maxUnderWay / 4 * 3
 	// keptWrites is the number of changes for which the memory of a transaction is used again.
 	keptWrites = 1024
 )
@@ -156,6 +156,9 @@ func (kv *KV) flush(version uint64) error {
 	if l == nil {
 		return err
 	}
+	if kv.filter.Load().full() && kv.building == nil {
+		kv.buildFilter()
+	}
 	if err = kv.writeLayer(l); err == nil {
 		kv.settled(l)
 		return nil
@@ -206,10 +209,17 @@ func (kv *KV) settled(l *layer) {
 }
 
 // writeLayer writes a frozen layer to Badger, several commits in one of Badger's transactions.
+//
+// +checklocks:kv.flushing
 func (kv *KV) writeLayer(l *layer) error {
 	for commits := l.commits; len(commits) > 0; {
-		n := kv.fitting(commits)
-		if err := kv.writeSome(l, commits[:n]); err != nil {
+		n := len(commits)
+		writes, fit := kv.needed(l, commits)
+		for !fit {
+			n = (n + 1) / 2
+			writes, fit = kv.needed(l, commits[:n])
+		}
+		if err := kv.writeSome(writes); err != nil {
 			return err
 		}
 		commits = commits[n:]
@@ -217,34 +227,42 @@ func (kv *KV) writeLayer(l *layer) error {
 	return nil
 }
 
-// fitting returns how many commits fit into one transaction of Badger.
-func (kv *KV) fitting(commits []commit) int {
-	count, size := int64(0), int64(0)
-	for i, c := range commits {
-		count, size = count+int64(len(c.writes)), size+c.size
-		if i > 0 && (count+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
-			return i
-		}
-	}
-	return len(commits)
-}
-
-// writeSome writes commits of a layer in one transaction of Badger: of each key, the last change.
-func (kv *KV) writeSome(l *layer, commits []commit) error {
-	b := batch{Txn: kv.db.NewTransaction(true), stamp: kv.stamp}
-	defer b.Discard()
+// needed returns the changes that Badger needs of commits of a layer: of each key the last one, and
+// none of a key that Badger does not have and that is removed again. fit is false if these are too
+// many for one transaction of Badger; those of a single commit never are.
+func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit bool) {
 	last := commits[len(commits)-1].writes
-	upTo := last[len(last)-1].version
+	upTo, has := last[len(last)-1].version, kv.filter.Load()
+	size := int64(2*entrySize + len(markKey))
 	for _, c := range commits {
-		b.room(len(c.writes))
 		for i := range c.writes {
 			w := &c.writes[i]
-			if l.replaced(w, upTo) {
+			if l.replaced(w, upTo) || l.removes(w) && has.lacks(w.hash) {
 				continue
 			}
-			if err := b.add(w); err != nil {
-				return translate(err)
-			}
+			writes = append(writes, w)
+			size += entrySize + int64(len(w.key)+len(w.value))
+		}
+		if len(commits) > 1 && (int64(len(writes))+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
+			return nil, false
+		}
+	}
+	return writes, true
+}
+
+// writeSome writes changes in one transaction of Badger.
+//
+// +checklocks:kv.flushing
+func (kv *KV) writeSome(writes []*change) error {
+	if len(writes) == 0 {
+		return nil
+	}
+	b := batch{Txn: kv.db.NewTransaction(true), stamp: kv.stamp, entries: make([]badger.Entry, len(writes)+1)}
+	defer b.Discard()
+	for _, w := range writes {
+		kv.willHave(w)
+		if err := b.add(w); err != nil {
+			return translate(err)
 		}
 	}
 	version, err := b.commit()
@@ -266,9 +284,6 @@ type batch struct {
 	last *badger.Entry
 }
 
-// room makes memory for some entries.
-func (b *batch) room(n int) { b.entries = make([]badger.Entry, n) }
-
 func (b *batch) add(w *change) error {
 	if w.deleted {
 		if b.last != nil && bytes.Equal(b.last.Key, w.key) {
@@ -288,7 +303,6 @@ func (b *batch) add(w *change) error {
 // always show up to which version they reach.
 func (b *batch) commit() (uint64, error) {
 	if b.last == nil {
-		b.room(1)
 		if err := b.add(&change{key: []byte(markKey)}); err != nil {
 			return 0, err
 		}

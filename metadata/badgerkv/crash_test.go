@@ -197,14 +197,14 @@ func TestSoonIsWritten(t *testing.T) {
 func TestFullLayer(t *testing.T) {
 	kv := open(t, t.TempDir())
 	kv.FlushAfter(time.Hour)
-	for i := range 3 { // together a little more than half of what may be under way
+	for i := range 7 { // together a little more than flushBytes
 		value := kit.Bytes(uint64(i), 0, 700<<10)
 		if err := kv.UpdateSoon(t.Context(), func(tx metadata.KVTxn) error { return tx.Set(fmt.Appendf(nil, "%d", i), value) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
-	if got := keysOf(t, kv); got != "[0 1 2]" {
+	if got := keysOf(t, kv); got != "[0 1 2 3 4 5 6]" {
 		t.Errorf("%s is there", got)
 	}
 	if err := kv.Close(); err != nil {

@@ -12,7 +12,8 @@
 // done for all waiting commits at once; UpdateSoon leaves that to a later Update or to a timer.
 // A transaction reads its own changes, then the layers up to its version, then a read
 // transaction of Badger that all share until the next layer is written. It conflicts with the
-// commits since it began that have changed a key which it has read.
+// commits since it began that have changed a key which it has read. A filter tells which keys Badger
+// does not have: they are not looked for, and not removed.
 //
 // Badger is configured for low memory use: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays empty and needs no

@@ -103,6 +103,9 @@ func (l *layer) replaced(c *change, version uint64) bool {
 	return head != c && head.version <= version && bytes.Equal(head.key, c.key)
 }
 
+// removes reports whether a change is the last one that the layer has by its hash, and removes its key.
+func (l *layer) removes(c *change) bool { return c.deleted && l.heads[c.hash] == c }
+
 // sort makes a layer ready for under.
 func (l *layer) sort() {
 	if l.sorted != nil {

@@ -11,12 +11,13 @@ import (
 // of one that writes nothing.
 type base struct {
 	*badger.Txn
-	users atomic.Int64
+	users  atomic.Int64
+	filter *filter // nil for none
 }
 
 // newBase returns what Badger has now, for one user.
 func (kv *KV) newBase() *base {
-	b := &base{Txn: kv.db.NewTransaction(false)}
+	b := &base{Txn: kv.db.NewTransaction(false), filter: kv.filter.Load()}
 	b.users.Store(1)
 	return b
 }

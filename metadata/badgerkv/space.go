@@ -29,7 +29,7 @@ const (
 	manifestRoom = 1 << 20
 	// maxUnderWay bounds the bytes of the commits in progress, so that they can't fill the
 	// log that follows the current one.
-	maxUnderWay = memTableSize / 2
+	maxUnderWay = memTableSize / 4 * 3
 	// maxFull bounds the full logs that wait for their tables. Badger keeps NumMemtables
 	// beside the one that it writes, and blocks all commits beyond that.
 	maxFull = 2
@@ -43,9 +43,10 @@ const (
 	looksBytes = 64 << 10
 	// usable bounds the bytes written to a log while no next log exists.
 	usable = memTableSize - 64<<10
-	// entryRoom is an upper bound for the overhead of an entry in a log, and in a memtable,
-	// beyond its key and value.
-	entryRoom = 160
+	// entryRoom bounds the overhead of entries in a log, and in a memtable, beyond their keys and
+	// values. In a log that is at most 36; in a memtable 48 on average, and up to 122 for a few, whose
+	// number Badger draws by lot. A commit has room for two entries that it does not contain.
+	entryRoom = 64
 )
 
 // space ensures that blocks are allocated for everything that Badger writes during a

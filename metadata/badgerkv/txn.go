@@ -32,13 +32,16 @@ const (
 )
 
 func (t *txn) Get(key []byte) ([]byte, error) {
-	hash := t.hash(key)
+	hash := t.kv.hash(key)
 	if w := t.wrote(key, hash); w != nil {
 		return w.read()
 	}
 	t.hasRead(hash)
 	if c := t.changed(key, hash); c != nil {
 		return c.read()
+	}
+	if t.base.filter.lacks(hash) {
+		return nil, metadata.ErrNoKey
 	}
 	item, err := t.base.Get(key)
 	if err != nil {
@@ -53,7 +56,7 @@ func (t *txn) Get(key []byte) ([]byte, error) {
 	return out, translate(err)
 }
 
-func (t *txn) hash(key []byte) uint64 { return maphash.Bytes(t.kv.seed, key) }
+func (kv *KV) hash(key []byte) uint64 { return maphash.Bytes(kv.seed, key) }
 
 // wrote returns the transaction's own last change of a key, given with its hash; nil for none.
 func (t *txn) wrote(key []byte, hash uint64) *change {
@@ -113,7 +116,7 @@ func (t *txn) write(w change) error {
 	if t.size >= t.kv.db.MaxBatchSize() || int64(len(t.writes))+3 >= t.kv.db.MaxBatchCount() {
 		return metadata.ErrTooLarge
 	}
-	w.hash = t.hash(w.key)
+	w.hash = t.kv.hash(w.key)
 	t.own[w.hash] = len(t.writes)
 	t.writes = append(t.writes, w)
 	return nil
@@ -133,7 +136,7 @@ func (t *txn) Scan(prefix, from []byte, fn func(key, value []byte) (bool, error)
 			return translate(err)
 		}
 		if t.update {
-			t.hasRead(t.hash(key))
+			t.hasRead(t.kv.hash(key))
 		}
 		if more, err := fn(key, value); err != nil || !more {
 			return err

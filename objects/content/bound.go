@@ -30,6 +30,9 @@ type Bound struct {
 	maps  []*transport.Mapping
 	mems  []*devices.Memory
 	of    []*Bound
+	// part and other are the memory of parts and of while they have one element.
+	part  [1]boundPart
+	other [1]*Bound
 	gate  gate
 	logf  func(msg string, err error)
 	// Source is for the creator of the content, which stores here whose memory it is.
@@ -65,7 +68,9 @@ type boundPart struct {
 // NewBound returns content of the device with that name, without parts. Errors of closing
 // its memory go to logf.
 func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *Bound {
-	return &Bound{engine: e, name: name, logf: logf}
+	b := &Bound{engine: e, name: name, logf: logf}
+	b.parts, b.of = b.part[:0], b.other[:0]
+	return b
 }
 
 // AddFile appends n bytes at offset at of a file. The content takes over the file; several
