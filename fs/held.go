@@ -2,7 +2,6 @@ package fs
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -115,10 +114,6 @@ const (
 	opInit = 26
 	// resent is set in the number of a request that the kernel sends again.
 	resent = 1 << 63
-	// notifyResend is the number of the notification that makes it do so, and notifyEpoch that of the one that
-	// ends all cached names (fuse.h of Linux 6.16).
-	notifyResend = 7
-	notifyEpoch  = 8
 )
 
 // devicesOfFUSE returns the descriptors of this process that are of /dev/fuse.
@@ -195,23 +190,14 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	h.restore(ctx)
 	// Names that the process changed for others just before it died are still cached. Before Linux 6.16, they
 	// are until they expire.
-	if err = notify(device, notifyEpoch); err != nil {
+	if _, err = device.Write(notification(notifyEpoch)); err != nil {
 		s.fs.log.Debug("can't have the kernel look names up again", zap.Error(err))
 	}
-	if err = notify(device, notifyResend); err != nil {
+	if _, err = device.Write(notification(notifyResend)); err != nil {
 		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
 	}
 	s.fs.tree.OpenLater()
 	return nil
-}
-
-// notify sends the kernel a notification that has no content.
-func notify(device *os.File, code uint32) error {
-	var m [16]byte
-	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
-	binary.NativeEndian.PutUint32(m[4:], code)
-	_, err := unix.Write(int(device.Fd()), m[:])
-	return err
 }
 
 // dropPages drops what the kernel caches of files that were open: others may have changed them

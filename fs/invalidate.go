@@ -58,10 +58,16 @@ func (k fuseKernel) InvalidatePages(ino metadata.Ino) {
 }
 
 func (k fuseKernel) InvalidateRange(ino metadata.Ino, off, n uint64) {
-	if n > math.MaxInt64-off {
-		n = 0 // to the end
-	}
+	off, n = rangeOf(off, n)
 	k.server.InodeNotify(uint64(ino), int64(off), int64(n))
+}
+
+// rangeOf returns a range as the kernel has it: a length of 0 extends to the end.
+func rangeOf(off, n uint64) (from, length uint64) {
+	if n > math.MaxInt64-off {
+		n = 0
+	}
+	return off, n
 }
 
 // invalidator notifies the kernel of inodes that change without it.

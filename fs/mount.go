@@ -110,6 +110,9 @@ func (s *Server) connected(o *Options, err error) error {
 // the protocol.
 func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
+	if f.opts.Keeper != nil {
+		f.kernel = heldKernel{fuseKernel{server}, f.opts.Keeper}
+	}
 	(&Files{f}).begin()
 	r := fuseRegistrar{server}
 	f.backings.kernel = r

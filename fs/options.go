@@ -92,7 +92,7 @@ type Options struct {
 	// an empty JSON object.
 	Config, Stats, Topology func() ([]byte, error)
 	// Keeper keeps the mount for a process that continues it with Resume; nil keeps it for none.
-	Keeper devices.DescriptorStore
+	Keeper Keeper
 	// Logger receives life-cycle messages, degradations and failures; nil discards them.
 	Logger *zap.Logger
 	// Debug logs every request at debug level.

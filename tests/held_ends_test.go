@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -76,6 +77,47 @@ func TestHeldEnds(t *testing.T) {
 			must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
 			test(h)
 		})
+	}
+}
+
+// TestDeathWhileAPageIsRead kills the daemon, and the one that continues, while a program waits for a page of a
+// map. One that continues drops the pages of open files, for which the kernel waits until that read is answered: were it a thread of the
+// daemon that waits there, the daemon could not die.
+func TestDeathWhileAPageIsRead(t *testing.T) {
+	kit.Require(t, "tool:python3")
+	m := mnt.Mount(t, mnt.Options{Faulty: true, Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})
+	data := kit.Bytes(8, 0, 1<<20)
+	file := m.Path("sim0", "file")
+	must(t, os.WriteFile(file, data, 0o600))
+	m.Faults.Set(t, "sim0 copy-out delay 10s")
+	program := exec.Command("python3", "-c", "import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); print(m[70000:70100].hex())", file)
+	var out, errs strings.Builder
+	program.Stdout, program.Stderr = &out, &errs
+	must(t, program.Start())
+	waits := func() error {
+		return kit.EveryThread(program.Process.Pid, "wchan", func(in string) bool { return in == "folio_wait_bit_common" || in == "request_wait_answer" })
+	}
+	kit.Eventually(t, time.Minute, waits)
+	last := 0
+	for range 3 {
+		kit.Eventually(t, time.Minute, func() error {
+			st, err := m.Client().Status(t.Context(), false)
+			if err == nil && st.PID == last {
+				err = errors.New("no other daemon has come")
+			}
+			if err == nil {
+				last = st.PID
+			}
+			return err
+		})
+		must(t, waits())
+		<-time.After(100 * time.Millisecond) // so that it has begun to drop pages
+		must(t, unix.Kill(last, unix.SIGKILL))
+	}
+	m.Faults.Set(t)
+	must(t, program.Wait())
+	if got := strings.TrimSpace(out.String()); got != hex.EncodeToString(data[70000:70100]) {
+		t.Errorf("the map has %s, %s", got, errs.String())
 	}
 }
 

@@ -159,7 +159,9 @@ func (d *Daemon) keeper() devices.DescriptorStore {
 
 // mount mounts, or continues the mount that the holder keeps.
 func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
-	o.Keeper = d.keeper()
+	if d.holder != nil {
+		o.Keeper = d.holder
+	}
 	mount := fs.Mount
 	if d.resumes {
 		mount = fs.Resume

@@ -24,11 +24,20 @@ const (
 // Client is a connection to a holder. Its methods may be called from any goroutine; a nil client
 // is that of a daemon without a holder, and does nothing.
 type Client struct {
+	socket string
+
 	mu sync.Mutex
 	// +checklocks:mu
 	conn *net.UnixConn
 	// +checklocks:mu
 	buf []byte
+
+	writing sync.Mutex
+	// idle are further connections, for Write.
+	// +checklocks:writing
+	idle []*Client
+	// +checklocks:writing
+	closed bool
 }
 
 // Dial connects to the holder that listens at a path. os.ErrNotExist reports that there is none.
@@ -43,7 +52,7 @@ func Dial(socket string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the holder: %w", err)
 	}
-	return &Client{conn: conn, buf: make([]byte, maxMessage)}, nil
+	return &Client{socket: socket, conn: conn, buf: make([]byte, maxMessage)}, nil
 }
 
 // Revives reports whether a holder listens at a path that has a daemon, or starts one.
@@ -96,7 +105,11 @@ func (c *Client) ask(m *message, f *os.File) (message, error) {
 //
 // +checklocks:c.mu
 func (c *Client) sendLocked(m *message, f *os.File) error {
-	err := c.conn.SetDeadline(time.Now().Add(patience))
+	var limit time.Time // a write has none
+	if m.Op != opWrite {
+		limit = time.Now().Add(patience)
+	}
+	err := c.conn.SetDeadline(limit)
 	if err == nil {
 		err = send(c.conn, m, f)
 	}
@@ -174,6 +187,39 @@ func (c *Client) Drop(name string) error {
 	return err
 }
 
+// Write writes to a descriptor that is kept, in the process of the holder: a write for which the kernel
+// waits, uninterruptibly, for something that this process does would keep it from dying. Calls do not wait for each other.
+//
+// Errors: the holder does not write it. What the kernel said of it is not known.
+func (c *Client) Write(name string, p []byte) error {
+	w, err := c.writer()
+	if err != nil {
+		return err
+	}
+	if _, err = w.ask(&message{Op: opWrite, Name: name, Data: p}, nil); err != nil {
+		return errors.Join(err, w.Close())
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.closed {
+		return w.Close()
+	}
+	c.idle = append(c.idle, w)
+	return nil
+}
+
+// writer returns a connection that is not in use.
+func (c *Client) writer() (*Client, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if n := len(c.idle); n > 0 {
+		w := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return w, nil
+	}
+	return Dial(c.socket)
+}
+
 // Ready reports that the daemon serves, and how to start it again.
 func (c *Client) Ready(s Start) error {
 	if c == nil {
@@ -216,7 +262,15 @@ func (c *Client) Close() error {
 	if c == nil {
 		return nil
 	}
+	c.writing.Lock()
+	idle := c.idle
+	c.idle, c.closed = nil, true
+	c.writing.Unlock()
+	var errs []error
+	for _, w := range idle {
+		errs = append(errs, w.Close())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn.Close()
+	return errors.Join(append(errs, c.conn.Close())...)
 }

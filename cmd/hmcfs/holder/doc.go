@@ -5,6 +5,7 @@
 //	   own      this daemon is the one that is followed when it dies
 //	   keep     a descriptor, under a name
 //	   kept     the descriptors, for the daemon that follows
+//	   write    something to a descriptor, in the holder's process, on a connection of its own
 //	   drop     one of them is no longer needed
 //	   ready    the daemon serves; how it is started again
 //	   end      it ends in order, and so does the holder
@@ -24,5 +25,5 @@
 // # Lock order
 //
 // server.mu is a leaf, except that messages to the log are written under it. Client.mu is held
-// during one exchange with the holder.
+// during one exchange with the holder; Client.writing is a leaf.
 package holder

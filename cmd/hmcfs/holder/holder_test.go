@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -252,6 +253,46 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("after the garbage of others: %v", err)
 	}
 	must(t, c.End())
+}
+
+// TestWrite has the holder write, also while another write waits for its reader.
+func TestWrite(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	var ends, kept [2]*os.File
+	for i := range ends {
+		var err error
+		ends[i], kept[i], err = os.Pipe()
+		must(t, errors.Join(err, c.Keep(fmt.Sprint(i), kept[i]), kept[i].Close()))
+	}
+	full := bytes.Repeat([]byte("0123456789"), 9000) // more than a pipe holds
+	waits := make(chan error, 1)
+	go func() { waits <- c.Write("0", full) }()
+	for i := range 3 {
+		must(t, c.Write("1", []byte{byte(i)}))
+	}
+	if _, err := c.Status(); err != nil {
+		t.Errorf("status while a write waits: %v", err)
+	}
+	if got := make([]byte, 3); true {
+		_, err := io.ReadFull(ends[1], got)
+		if err != nil || !bytes.Equal(got, []byte{0, 1, 2}) {
+			t.Errorf("written are %v, %v", got, err)
+		}
+	}
+	got := make([]byte, len(full))
+	_, err := io.ReadFull(ends[0], got)
+	must(t, errors.Join(err, <-waits))
+	if !bytes.Equal(got, full) {
+		t.Error("other bytes were written")
+	}
+	if err := c.Write("2", nil); err == nil {
+		t.Error("wrote to a descriptor that is not kept")
+	}
+	must(t, errors.Join(c.End(), ends[0].Close(), ends[1].Close()))
+	if err := c.Write("0", nil); err == nil {
+		t.Error("wrote after the end")
+	}
 }
 
 // TestRevive kills the daemon, and the ones that follow it.

@@ -20,6 +20,7 @@ const (
 	opKeep   op = "keep"
 	opKept   op = "kept"
 	opDrop   op = "drop"
+	opWrite  op = "write"
 	opReady  op = "ready"
 	opNext   op = "next"
 	opEnd    op = "end"
@@ -32,6 +33,8 @@ type message struct {
 	Op op `json:"op,omitempty"`
 	// Name is the name of a descriptor, or the beginning of names.
 	Name string `json:"name,omitempty"`
+	// Data is what opWrite writes.
+	Data []byte `json:"data,omitempty"`
 	// Start starts the daemon again; with opReady and opNext.
 	Start *Start `json:"start,omitempty"`
 

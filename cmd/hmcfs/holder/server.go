@@ -196,6 +196,8 @@ func (s *server) answer(from *session, m *message, f *os.File) error {
 		return reply(from, s.keep(from, m.Name, f))
 	case opDrop:
 		return reply(from, s.drop(from, m.Name))
+	case opWrite:
+		return reply(from, s.write(from, m.Name, m.Data))
 	case opReady:
 		return reply(from, s.isReady(from, m.Start))
 	case opNext:
@@ -292,6 +294,24 @@ func (s *server) dropLocked(name string) error {
 	}
 	delete(s.kept, name)
 	return f.Close()
+}
+
+// write writes to a descriptor for the owner, on a connection that is not the owner's own, since that
+// may take as long as the kernel likes. What the kernel says of it is not reported.
+func (s *server) write(from *session, name string, data []byte) error {
+	s.mu.Lock()
+	owns, f := s.owner != nil && s.owner.pid == from.pid, s.kept[name]
+	s.mu.Unlock()
+	switch {
+	case !owns:
+		return fmt.Errorf("process %d does not own this holder", from.pid)
+	case f == nil:
+		return fmt.Errorf("there is no descriptor %q", name)
+	}
+	if _, err := f.Write(data); err != nil {
+		s.log.Debug("a write for the daemon failed", zap.String("descriptor", name), zap.Error(err))
+	}
+	return nil
 }
 
 // sendKept sends the descriptors whose names begin with prefix, one in each message.
