@@ -44,11 +44,13 @@ func (o *Opened) ReadAt(ctx context.Context, p []byte, off uint64) (n int, err e
 }
 
 func (o *Opened) readPart(ctx context.Context, p []byte, off uint64) (int, error) {
-	in := fuse.ReadIn{
+	r := o.guest.fs.requests.get()
+	defer o.guest.fs.requests.put(r)
+	r.read = fuse.ReadIn{
 		InHeader: o.guest.header(o.at.ino), Fh: o.fh, Offset: off, Size: uint32(len(p)),
 		ReadFlags: fuse.READ_LOCKOWNER, // it is not a read for the kernel's pages
 	}
-	result, status := o.guest.raw.Read(ctx.Done(), &in, p)
+	result, status := o.guest.raw.Read(ctx.Done(), &r.read, p)
 	if status != fuse.OK {
 		return 0, errOf(status)
 	}
@@ -75,10 +77,12 @@ func (o *Opened) WriteAt(ctx context.Context, p []byte, off uint64) (n int, err 
 		return 0, err
 	}
 	defer o.guest.touched(o.at.ino, 0)
+	r := o.guest.fs.requests.get()
+	defer o.guest.fs.requests.put(r)
 	for n < len(p) {
 		part := p[n:min(len(p), n+o.guest.fs.request)]
-		in := o.writeOf(off+uint64(n), len(part))
-		put, status := o.guest.raw.Write(ctx.Done(), &in, part)
+		r.write = o.writeOf(off+uint64(n), len(part))
+		put, status := o.guest.raw.Write(ctx.Done(), &r.write, part)
 		if n += int(put); status != fuse.OK || int(put) < len(part) {
 			if n > 0 {
 				return n, nil

@@ -37,6 +37,7 @@ type filesystem struct {
 	request int
 
 	ops      counters
+	requests requests
 	files    table[*fileHandle]
 	mappable mappable
 	dirs     table[*dirHandle]

@@ -162,7 +162,7 @@ func (m *mapped) before(ctx context.Context, k Kernel, off, n uint64, apply func
 	if m.forget(first, last) {
 		k.InvalidateRange(m.ino, off, n)
 	}
-	again, err := m.make(context.WithoutCancel(ctx), first, last, apply)
+	again, err := m.make(ctx, first, last, apply)
 	if len(again) > 0 {
 		k.InvalidateRange(m.ino, off, n)
 		m.mu.Lock()
@@ -194,6 +194,10 @@ func (m *mapped) make(ctx context.Context, first, last uint64, apply func() erro
 	m.mu.Lock()
 	again = m.pages.within(first, last)
 	m.mu.Unlock()
+	if len(again) == 0 {
+		return nil, apply()
+	}
+	ctx = context.WithoutCancel(ctx)
 	old := map[uint64][]byte{}
 	for _, p := range again {
 		if old[p], err = m.pageAt(ctx, p); err != nil {

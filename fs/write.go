@@ -14,7 +14,10 @@ import (
 
 // Write is Writev with one piece.
 func (f *filesystem) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (written uint32, status fuse.Status) {
-	return f.Writev(cancel, in, [][]byte{data})
+	r := f.requests.get()
+	defer f.requests.put(r)
+	r.pieces[0] = data
+	return f.Writev(cancel, in, r.pieces[:])
 }
 
 // Writev writes, and returns the number of bytes written if it is not 0: the error of the

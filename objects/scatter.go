@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -155,16 +156,37 @@ func (sc *Scatter) fits(want []uint64) error {
 	return nil
 }
 
-// scatterPart copies a stretch of the object into its region.
+// scatterPart copies a stretch of the object into its region. It is copyAll without functions: most calls copy
+// few bytes of many objects, and a piece that is passed to a function is copied, too.
 func (o *object) scatterPart(ctx context.Context, part stretch) error {
-	look := func(off, n uint64) (content.Range, error) { return o.look(off, n, false) }
-	return copyAll(ctx, look, part.off, part.n, func(at content.Piece) error {
-		to := part.at + at.Off - part.off
-		if at.Hole {
-			return part.region.zero(ctx, to, at.N, o.table.hole)
+	for done := uint64(0); done < part.n; {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		return part.region.write(ctx, to, at.Span)
-	})
+		seen, err := o.look(part.off+done, min(part.n-done, content.MaxPiece), false)
+		if err != nil {
+			return err
+		}
+		if seen.N == 0 {
+			return fmt.Errorf("the source was truncated by %d bytes in the meantime: %w", part.n-done, io.ErrUnexpectedEOF)
+		}
+		for i := range seen.Len() {
+			at := seen.At(i)
+			to := part.at + at.Off - part.off
+			if at.Hole {
+				err = part.region.zero(ctx, to, at.N, o.table.hole)
+			} else {
+				err = part.region.write(ctx, to, at.Span)
+			}
+			if err != nil {
+				seen.Release()
+				return err
+			}
+		}
+		done += seen.N
+		seen.Release()
+	}
+	return nil
 }
 
 // zero writes n zeros at off, from the zeros in hole.

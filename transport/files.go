@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -79,15 +80,20 @@ func overlapping(dst, src *Span) (bool, error) {
 	if dst.mapped != nil && src.mapped != nil {
 		return dst.mapped.dev == src.mapped.dev && dst.mapped.ino == src.mapped.ino, nil
 	}
-	a, err := dst.file.Stat()
+	a, err := inodeOf(dst.file)
 	if err != nil {
 		return false, err
 	}
-	b, err := src.file.Stat()
-	if err != nil {
-		return false, err
-	}
-	return os.SameFile(a, b), nil
+	b, err := inodeOf(src.file)
+	return a == b, err
+}
+
+// inodeOf returns the device and the inode of a file, as the kernel numbers them.
+func inodeOf(f *os.File) ([2]uint64, error) {
+	var st unix.Stat_t
+	err := os.NewSyscallError("fstat", unix.Fstat(int(f.Fd()), &st))
+	runtime.KeepAlive(f)
+	return [2]uint64{uint64(st.Dev), st.Ino}, err
 }
 
 // withinFile is memmove inside one file, through one slot.

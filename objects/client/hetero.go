@@ -13,15 +13,21 @@ import (
 
 // results makes a call that returns a result for each key.
 func (s *Session) results(ctx context.Context, verb adminapi.Verb, q *adminapi.Call) (hetero.Results, error) {
+	return s.resultsInto(ctx, verb, q, nil)
+}
+
+// resultsInto is results with memory for them.
+func (s *Session) resultsInto(ctx context.Context, verb adminapi.Verb, q *adminapi.Call, r hetero.Results) (hetero.Results, error) {
 	a, asked, err := s.ask(ctx, verb, q)
 	if err != nil {
 		if !asked {
 			return nil, err
 		}
-		r := allFailed(q.Keys, err)
+		r = allFailed(q.Keys, err)
 		return r, r.Outcome()
 	}
-	r := a.results()
+	r = r.Room(len(q.Keys))
+	a.results(r)
 	a.recycle()
 	return r, r.Outcome()
 }
@@ -35,12 +41,10 @@ func allFailed(keys []string, err error) hetero.Results {
 }
 
 // results reads the result of each key, and ends the answer.
-func (a *answer) results() hetero.Results {
-	r := make(hetero.Results, len(a.keys))
+func (a *answer) results(r hetero.Results) {
 	a.told = slices.Grow(a.told[:0], len(a.keys))[:len(a.keys)]
 	clear(a.told)
 	a.outcomes(a.told, func(i int, one hetero.Result) { r[i] = one })
-	return r
 }
 
 // outcomes passes the result of each key that told does not have yet to each, once, as it arrives,
@@ -84,7 +88,11 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 	}
 	a.keys = slices.Clone(a.keys)
 	b, settle := hetero.NewBatch()
-	go func() { settle(a.results()) }()
+	go func() {
+		r := make(hetero.Results, len(a.keys))
+		a.results(r)
+		settle(r)
+	}()
 	return b, nil
 }
 
@@ -162,7 +170,7 @@ func (s *Session) DevMSet(ctx context.Context, keys []string, lists []hetero.Dev
 func (s *Session) DevMGet(
 	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
 ) (hetero.Results, error) {
-	return s.results(ctx, adminapi.VerbMGet, getCall(keys, lists, o))
+	return s.resultsInto(ctx, adminapi.VerbMGet, getCall(keys, lists, o), o.Into)
 }
 
 func getCall(keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) *adminapi.Call {
@@ -199,7 +207,7 @@ func setCall(keys []string, lists []hetero.DeviceBlobList, o hetero.SetOptions) 
 func (s *Session) MGetH2D(
 	ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions,
 ) (hetero.Results, error) {
-	return s.results(ctx, adminapi.VerbMGetH2D, getCall(keys, lists, o))
+	return s.resultsInto(ctx, adminapi.VerbMGetH2D, getCall(keys, lists, o), o.Into)
 }
 
 // AsyncMSetD2H is MSetD2H in the background.

@@ -281,41 +281,51 @@ func (b *Bound) pieces(seen *Range, from int, off, end, to uint64) {
 	}
 }
 
-// change runs fn on the pieces of the part of [off, off+n) that the content has, and fails
-// as a full device does when that is not all of it.
-func (b *Bound) change(ctx context.Context, off, n uint64, fn func(ctx context.Context, at Piece) error) (uint64, error) {
+// change copies src to the part of [off, off+n) that the content has, or fills it with zeros if src is nil, and
+// fails as a full device does when that is not all of it.
+func (b *Bound) change(ctx context.Context, off, n uint64, src *transport.Span) (done uint64, path transport.Path, err error) {
 	fits := min(off+n, max(off, b.size)) - off
-	var done uint64
-	// A piece that has begun is finished, see Extents.Write. Nothing that moves bytes reads the values of
-	// a context, and context.WithoutCancel would allocate.
-	whole := context.Background()
 	for done < fits {
-		if err := ctx.Err(); err != nil && done > 0 {
-			return done, err
+		if err = ctx.Err(); err != nil && done > 0 {
+			return done, path, err
 		}
-		step := min(fits-done, MaxPiece)
-		seen, err := b.FindOwn(off+done, step)
+		seen, err := b.FindOwn(off+done, min(fits-done, MaxPiece))
 		if err != nil {
-			return done, err
+			return done, path, err
 		}
 		b.DropReplicas(nil) // they are none of what is here from now on
 		for i := range seen.Len() {
 			at := seen.At(i)
-			if err = b.whole(at.Off, at.N); err == nil {
-				err = fn(whole, *at) //nolint:contextcheck // it is finished
-			}
+			path, err = b.changePiece(at, at.Off-off, src) //nolint:contextcheck // it is finished
 			if err != nil {
 				seen.Release()
-				return done, err
+				return done, path, err
 			}
 			done += at.N
 		}
 		seen.Release()
 	}
 	if fits < n {
-		return done, fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
+		return done, path, fmt.Errorf("%d bytes at offset %d exceed the memory of another process, which has %d: %w", n, off, b.size, devices.ErrOutOfMemory)
 	}
-	return done, nil
+	return done, path, nil
+}
+
+// changePiece is change for a piece. skip is the offset in src. A piece that has begun is finished, see
+// Extents.Write. Nothing that moves bytes reads the values of a context, and context.WithoutCancel would
+// allocate.
+func (b *Bound) changePiece(at *Piece, skip uint64, src *transport.Span) (transport.Path, error) {
+	if err := b.whole(at.Off, at.N); err != nil {
+		return "", err
+	}
+	if src == nil {
+		return "", b.engine.Fill(context.Background(), at.Span, 0)
+	}
+	from, err := src.Part(devices.Offset(skip), devices.Size(at.N))
+	if err != nil {
+		return "", err
+	}
+	return b.engine.Copy(context.Background(), at.Span, from)
 }
 
 // whole fails when the owner has truncated the file that a piece is in. A write would
@@ -340,16 +350,7 @@ func (b *Bound) whole(off, n uint64) error {
 
 // Write implements Content.
 func (b *Bound) Write(ctx context.Context, off uint64, src transport.Span) (uint64, transport.Path, error) {
-	var path transport.Path
-	done, err := b.change(ctx, off, uint64(src.Len()), func(ctx context.Context, at Piece) error {
-		from, err := src.Part(devices.Offset(at.Off-off), devices.Size(at.N))
-		if err != nil {
-			return err
-		}
-		path, err = b.engine.Copy(ctx, at.Span, from)
-		return err
-	})
-	return done, path, err
+	return b.change(ctx, off, uint64(src.Len()), &src)
 }
 
 // Clear implements Content. Without keep it fails with ErrBusy.
@@ -357,9 +358,7 @@ func (b *Bound) Clear(ctx context.Context, off, n uint64, keep bool) error {
 	if !keep {
 		return b.fixed("free a part of it")
 	}
-	_, err := b.change(ctx, off, n, func(ctx context.Context, at Piece) error {
-		return b.engine.Fill(ctx, at.Span, 0)
-	})
+	_, _, err := b.change(ctx, off, n, nil)
 	return err
 }
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// walkStep is the number of bytes of a source that Walk looks up at a time: as many as
+// WalkStep is the number of bytes of a source that Walk looks up at a time: as many as
 // one device call may move.
-const walkStep = longPiece
+const WalkStep = longPiece
 
 // Range describes a range of an object at one moment. A range of one piece, in memory behind at most
 // two gates, needs no memory of its own.
@@ -110,7 +110,7 @@ func Walk(ctx context.Context, look func(off, n uint64) (Range, error), off, n u
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		seen, err := look(off, min(end-off, walkStep))
+		seen, err := look(off, min(end-off, WalkStep))
 		if err != nil || seen.N == 0 {
 			return err
 		}

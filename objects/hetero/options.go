@@ -67,6 +67,9 @@ type GetOptions struct {
 	// first one is gone. The caller must not change its bytes until DevLocalDelete. DevMGet
 	// only, and only for whole reads.
 	Replica bool
+	// Into is memory for the results, of which the call returns a part if it has room for all; nil
+	// allocates. A call in the background does not use it.
+	Into Results
 }
 
 // Validate reports faults, as ErrInvalid.

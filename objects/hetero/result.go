@@ -19,6 +19,16 @@ type Result struct {
 // Results has one Result for each key of a call, in the order of the keys.
 type Results []Result
 
+// Room returns n empty results, in the memory of r if that has room for them.
+func (r Results) Room(n int) Results {
+	if cap(r) < n {
+		return make(Results, n)
+	}
+	r = r[:n]
+	clear(r)
+	return r
+}
+
 // Failed returns the results of the keys that failed, in order.
 func (r Results) Failed() Results {
 	var failed Results

@@ -25,6 +25,8 @@ type answer struct {
 	failed error
 	// keysFailed is the number of keys that failed.
 	keysFailed int
+	// room is memory for results, which a later answer uses again.
+	room hetero.Results
 	// splits is true if the caller of the verb runs rest, which is set for an answer that is not
 	// complete when the verb returns.
 	splits bool
@@ -76,6 +78,9 @@ func (a *answer) results(r hetero.Results, err error) error {
 		a.put(line)
 	}
 	a.end()
+	if clear(r); len(r) <= mostIdle {
+		a.room = r
+	}
 	return nil
 }
 

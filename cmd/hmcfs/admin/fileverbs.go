@@ -19,6 +19,23 @@ type fileAnswer struct {
 	handle, n uint64
 	// out is the frame so far; the data of the answer is appended to it.
 	out []byte
+	// file and off are those of a call that moves registered memory. get and put are moveTo and moveFrom,
+	// made once.
+	file     *fs.Opened
+	off      uint64
+	get, put func(ctx context.Context, b objects.Blob) error
+}
+
+// moveTo reads into registered memory.
+func (a *fileAnswer) moveTo(ctx context.Context, to objects.Blob) (err error) {
+	a.n, err = a.file.ReadTo(ctx, a.off, to)
+	return err
+}
+
+// moveFrom writes from registered memory.
+func (a *fileAnswer) moveFrom(ctx context.Context, from objects.Blob) (err error) {
+	a.n, err = a.file.WriteFrom(ctx, a.off, from)
+	return err
 }
 
 // fileVerb executes a call on files. Its error has an errno.
@@ -118,10 +135,8 @@ func fileRead(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnsw
 	defer o.done(f)
 	switch {
 	case q.Memory != 0:
-		return o.withMemory(ctx, q, func(ctx context.Context, to objects.Blob) (err error) {
-			a.n, err = f.file.ReadTo(ctx, q.Off, to)
-			return err
-		})
+		a.file, a.off = f.file, q.Off
+		return o.withMemory(ctx, q, a.get)
 	case q.Size > frames.MaxFileData:
 		return syscall.EMSGSIZE
 	}
@@ -139,10 +154,8 @@ func fileWrite(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAns
 	}
 	defer o.done(f)
 	if q.Memory != 0 {
-		return o.withMemory(ctx, q, func(ctx context.Context, from objects.Blob) (err error) {
-			a.n, err = f.file.WriteFrom(ctx, q.Off, from)
-			return err
-		})
+		a.file, a.off = f.file, q.Off
+		return o.withMemory(ctx, q, a.put)
 	}
 	n, err := f.file.WriteAt(ctx, q.Data, q.Off)
 	a.n = uint64(n)

@@ -225,7 +225,7 @@ func (f *framed) newCall(id uint64) *framedCall {
 	} else {
 		c = &framedCall{framed: f, out: frameSink{framed: f}}
 	}
-	c.out.id, c.answer, c.taken = id, answer{to: &c.out}, 0
+	c.out.id, c.answer, c.taken = id, answer{to: &c.out, room: c.answer.room}, 0
 	return c
 }
 
@@ -265,7 +265,7 @@ func (f *framed) leave(c *framedCall, again bool) {
 
 // size returns the number of keys, lists and blobs that the memory of a call has room for.
 func (c *framedCall) size() int {
-	size := cap(c.q.Keys) + cap(c.q.Lists)
+	size := cap(c.q.Keys) + cap(c.q.Lists) + cap(c.answer.room)
 	for i := range c.q.Lists[:cap(c.q.Lists)] {
 		size += cap(c.q.Lists[:cap(c.q.Lists)][i].Blobs)
 	}

@@ -31,6 +31,7 @@ func (f *framed) fileCall(h frames.Header) error {
 	c, ok := f.server.fileCalls.Get().(*fileCall)
 	if !ok {
 		c = &fileCall{}
+		c.a.get, c.a.put = c.a.moveTo, c.a.moveFrom
 	}
 	c.framed, c.id, c.verb = f, h.ID, frames.FileVerb(h.Verb)
 	fault, err := c.receive(int(h.Size))
@@ -141,7 +142,7 @@ func (c *fileCall) run(ctx context.Context) {
 	}()
 	defer f.contain()
 	begun := time.Now()
-	c.a = fileAnswer{out: c.begin()}
+	c.a = fileAnswer{out: c.begin(), get: c.a.get, put: c.a.put}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &c.a))
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, c.a.n, begun, fault)
 	f.finish(c.id, true)      // before the client has the answer

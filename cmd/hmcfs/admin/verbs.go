@@ -30,7 +30,7 @@ func verbs() map[adminapi.Verb]verb {
 			return out.results(c.DevMSet(ctx, q.Keys, q.Lists))
 		},
 		adminapi.VerbMGet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
-			return out.results(c.DevMGet(ctx, q.Keys, q.Lists, getOptions(q)))
+			return out.results(c.DevMGet(ctx, q.Keys, q.Lists, getOptions(q, out)))
 		},
 		adminapi.VerbDelete: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			if q.Async {
@@ -56,8 +56,8 @@ func verbs() map[adminapi.Verb]verb {
 	}
 }
 
-func getOptions(q *adminapi.Call) hetero.GetOptions {
-	return hetero.GetOptions{Timeout: time.Duration(q.Timeout), Replica: q.Replica}
+func getOptions(q *adminapi.Call, out *answer) hetero.GetOptions {
+	return hetero.GetOptions{Timeout: time.Duration(q.Timeout), Replica: q.Replica, Into: out.room}
 }
 
 // publish lasts as long as what is published, or the connection. A client that has
@@ -135,10 +135,10 @@ func gather(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer)
 
 func scatter(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 	if q.Async {
-		b, err := c.AsyncMGetH2D(ctx, q.Keys, q.Lists, getOptions(q))
+		b, err := c.AsyncMGetH2D(ctx, q.Keys, q.Lists, getOptions(q, out))
 		return out.batch(ctx, b, err)
 	}
-	return out.results(c.MGetH2D(ctx, q.Keys, q.Lists, getOptions(q)))
+	return out.results(c.MGetH2D(ctx, q.Keys, q.Lists, getOptions(q, out)))
 }
 
 func exist(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {

@@ -34,6 +34,17 @@ func (c *call) leave() {
 	c.client.calls.Done()
 }
 
+// reusable makes a call that has ended one that can begin, unless others have waited for its end: they may do so
+// still.
+func (c *call) reusable() bool {
+	if c.derived.Load() != nil {
+		return false
+	}
+	c.Context = nil
+	c.left.Store(false)
+	return true
+}
+
 // Done implements context.Context.
 func (c *call) Done() <-chan struct{} { return c.wait().Done() }
 

@@ -45,7 +45,9 @@ type Client struct {
 	refusals   *Refusals
 	background background
 	// gets has gets that have ended, whose memory is used again.
-	gets          sync.Pool
+	gets sync.Pool
+	// uses has calls of WithMemory that have ended.
+	uses          sync.Pool
 	subscriptions subscriptions
 	reservations  reservations
 
@@ -111,6 +113,15 @@ func (c *Client) Close() error {
 //
 // Errors: ErrClosed.
 func (c *Client) begin(ctx context.Context) (context.Context, *call, error) {
+	begun := &call{}
+	if err := c.enter(ctx, begun); err != nil {
+		return nil, nil, err
+	}
+	return begun, begun, nil
+}
+
+// enter is begin with the memory of the call.
+func (c *Client) enter(ctx context.Context, begun *call) error {
 	c.mu.RLock()
 	closed := c.closed
 	if !closed {
@@ -118,10 +129,10 @@ func (c *Client) begin(ctx context.Context) (context.Context, *call, error) {
 	}
 	c.mu.RUnlock()
 	if closed {
-		return nil, nil, hetero.ErrClosed
+		return hetero.ErrClosed
 	}
-	begun := &call{Context: ctx, client: c}
-	return begun, begun, nil
+	begun.Context, begun.client = ctx, c
+	return nil
 }
 
 // failure returns the error of a key of a call: ErrClosed for a call that the client's end has

@@ -28,11 +28,7 @@ func (c *Client) checked(keys []string, lists []hetero.DeviceBlobList, partial b
 
 // DevMGet copies the bytes of keys into blobs.
 func (c *Client) DevMGet(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
-	g, err := c.scatter(keys, lists, o, false)
-	if err != nil {
-		return nil, err
-	}
-	return c.do(ctx, g.run)
+	return c.read(ctx, keys, lists, o, false)
 }
 
 // DevDelete removes keys with all their replicas.

@@ -50,11 +50,7 @@ func existingRule(e hetero.Existing) objects.ExistingRule {
 
 // MGetH2D scatters objects into blobs of the same number and exact sizes.
 func (c *Client) MGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (hetero.Results, error) {
-	g, err := c.scatter(keys, lists, o, true)
-	if err != nil {
-		return nil, err
-	}
-	return c.do(ctx, g.run)
+	return c.read(ctx, keys, lists, o, true)
 }
 
 // AsyncMSetD2H is MSetD2H in the background.
@@ -70,6 +66,7 @@ func (c *Client) AsyncMSetD2H(ctx context.Context, keys []string, lists []hetero
 // AsyncMGetH2D is MGetH2D in the background.
 func (c *Client) AsyncMGetH2D(ctx context.Context, keys []string, lists []hetero.DeviceBlobList, o hetero.GetOptions) (*hetero.Batch, error) {
 	keys = slices.Clone(keys)
+	o.Into = nil
 	g, err := c.scatter(keys, lists, o, true)
 	if err != nil {
 		return nil, err

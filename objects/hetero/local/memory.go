@@ -212,11 +212,22 @@ func (c *Client) regionLocked(device devices.Name, b hetero.Blob) (*objects.Regi
 // Errors: hetero.ErrInvalid for a range that is not within memory of the client; ErrClosed; those
 // of do, unchanged.
 func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx context.Context, b objects.Blob) error) error {
-	call, begun, err := c.begin(ctx)
-	if err != nil {
+	begun, ok := c.uses.Get().(*call)
+	if !ok {
+		begun = &call{}
+	}
+	if err := c.enter(ctx, begun); err != nil {
 		return err
 	}
-	defer begun.leave()
+	err := c.use(begun, b, do)
+	if begun.leave(); err == nil && begun.reusable() { // what has failed may look at it again
+		c.uses.Put(begun)
+	}
+	return err
+}
+
+// use is WithMemory in the context of a call.
+func (c *Client) use(ctx context.Context, b hetero.Blob, do func(ctx context.Context, b objects.Blob) error) (err error) {
 	c.mu.RLock()
 	region := c.memories[b.Memory]
 	if region != nil {
@@ -228,5 +239,5 @@ func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx cont
 	if err != nil {
 		return err
 	}
-	return do(call, objects.Blob{Region: region, Off: uint64(b.Off), Len: uint64(b.Size)})
+	return do(ctx, objects.Blob{Region: region, Off: uint64(b.Off), Len: uint64(b.Size)})
 }
