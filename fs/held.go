@@ -239,7 +239,7 @@ func (h *holding) restore(ctx context.Context) {
 func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 	f := h.filesystem
 	if cluster.OfAnotherNode(metadata.Ino(slot.ino)) {
-		return h.reopenOther(slot)
+		return h.reopenOther(slot) //nolint:contextcheck // the files are opened later
 	}
 	// The permissions were checked when it was opened.
 	header := fuse.InHeader{NodeId: slot.ino, Caller: fuse.Caller{Pid: uint32(os.Getpid())}}

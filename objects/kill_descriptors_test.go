@@ -62,17 +62,7 @@ func descriptorsCutAt(t *testing.T, at int64) (cutNow bool) {
 		next := &rig{t: t, keeper: keeper, kv: kv, devs: cutDevices(nil)}
 		next.start()
 		(&keptRig{rig: next}).checkLeases()
-		for i, dev := range []string{"sim0", "sim1"} {
-			a, err := next.store.Lookup(t.Context(), next.root(dev), "stays")
-			if err != nil {
-				t.Fatalf("step %d: %s: %v", at, dev, err)
-			}
-			f, want := next.open(a.Ino), kit.Bytes(uint64(i), 0, 5000)
-			if got := next.read(f, 0, len(want)); !bytes.Equal(got, want) {
-				t.Errorf("step %d: %s differs at %d", at, dev, kit.FirstDiff(got, want))
-			}
-			next.close(f)
-		}
+		next.checkStays(at)
 		if last == 1 {
 			next.stop()
 			continue
@@ -92,4 +82,20 @@ func descriptorsCutAt(t *testing.T, at int64) (cutNow bool) {
 		}
 	}
 	return cutNow
+}
+
+// checkStays reads the files that are there all the time.
+func (r *rig) checkStays(at int64) {
+	r.t.Helper()
+	for i, dev := range []string{"sim0", "sim1"} {
+		a, err := r.store.Lookup(r.t.Context(), r.root(dev), "stays")
+		if err != nil {
+			r.t.Fatalf("step %d: %s: %v", at, dev, err)
+		}
+		f, want := r.open(a.Ino), kit.Bytes(uint64(i), 0, 5000)
+		if got := r.read(f, 0, len(want)); !bytes.Equal(got, want) {
+			r.t.Errorf("step %d: %s differs at %d", at, dev, kit.FirstDiff(got, want))
+		}
+		r.close(f)
+	}
 }

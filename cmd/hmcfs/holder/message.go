@@ -33,7 +33,7 @@ type message struct {
 	Op op `json:"op,omitempty"`
 	// Name is the name of a descriptor, or the beginning of names.
 	Name string `json:"name,omitempty"`
-	// Data is what opWrite writes.
+	// Data has the bytes for opWrite.
 	Data []byte `json:"data,omitempty"`
 	// Start starts the daemon again; with opReady and opNext.
 	Start *Start `json:"start,omitempty"`

@@ -219,7 +219,7 @@ func (c *Client) WithMemory(ctx context.Context, b hetero.Blob, do func(ctx cont
 	if err := c.enter(ctx, begun); err != nil {
 		return err
 	}
-	err := c.use(begun, b, do)
+	err := c.use(begun, b, do)                         //nolint:contextcheck // a call is a context, of which ctx is the parent
 	if begun.leave(); err == nil && begun.reusable() { // what has failed may look at it again
 		c.uses.Put(begun)
 	}
