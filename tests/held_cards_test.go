@@ -31,7 +31,7 @@ func TestHeldCards(t *testing.T) {
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
-	h.torture(kit.Rounds(1, 2, 30), map[string]func(w *heldUser) error{
+	h.torture(kit.Rounds(1, 1, 30), map[string]func(w *heldUser) error{
 		"cuda0/names": (*heldUser).names, "cuda0/write": (*heldUser).write, "cuda0/append": (*heldUser).append,
 		"cuda0/nameless": (*heldUser).nameless, "cuda0/exchange": (*heldUser).exchange, "cuda0/move": (*heldUser).move,
 		"cuda0/map": (*heldUser).mapped, "cuda1/large": (*heldUser).large, "cuda1/write": (*heldUser).write,

@@ -36,7 +36,7 @@ func TestHeld(t *testing.T) {
 			})}
 			h.m.Start()
 			t.Cleanup(h.clear)
-			h.torture(kit.Rounds(2, 3, 30), map[string]func(w *heldUser) error{
+			h.torture(kit.Rounds(1, 2, 30), map[string]func(w *heldUser) error{
 				"host/names": (*heldUser).names, "host/write": (*heldUser).write, "host/append": (*heldUser).append,
 				"host/list": (*heldUser).list, "host/nameless": (*heldUser).nameless, "host/map": (*heldUser).mapped,
 				"sim0/names": (*heldUser).names, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,

@@ -93,6 +93,9 @@ func (n *Node) liveNow(ctx context.Context) (*session, error) {
 	case <-a.done:
 		return a.s, a.err
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) { // by the caller: it says nothing of the node
+			return nil, fmt.Errorf("connect node %s: %w", n.name, ctx.Err())
+		}
 		return nil, fmt.Errorf("connect node %s: %w: %w", n.name, ErrUnreachable, ctx.Err())
 	}
 }
