@@ -23,15 +23,13 @@ const ownLimit = 2 * time.Second
 // unless the options say otherwise. The caller has the lock of the runtime directory, so no daemon lives.
 func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 	p := d.opts.Places
-	earlier, err := holder.Dial(p.Holder())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	earlier, err := own(ctx, p.Holder())
+	if err != nil {
+		d.inherited = true
 		return fmt.Errorf("%s: %w", p.MountPoint, err)
 	}
-	if err == nil {
+	if earlier != nil {
 		d.inherited = true
-		if err = own(ctx, earlier); err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", p.MountPoint, err), earlier.Close())
-		}
 		if err = d.useHeld(earlier); err != nil {
 			return errors.Join(err, earlier.Close())
 		}
@@ -106,20 +104,29 @@ func (d *Daemon) watchHolder() {
 	}
 }
 
-// own makes this daemon the owner of the holder. The holder may not have noticed yet that the one
-// before has died.
-func own(ctx context.Context, h *holder.Client) error {
+// own makes this daemon the owner of the holder at a socket, if there is one. The holder may not have noticed yet that the
+// daemon before has died, or may be dying itself.
+func own(ctx context.Context, socket string) (*holder.Client, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.Now().Add(ownLimit); ; {
-		err := h.Own()
-		if err == nil || time.Now().After(limit) {
-			return err
+		h, err := holder.Dial(socket)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		if err == nil {
+			if err = h.Own(); err == nil {
+				return h, nil
+			}
+			_ = h.Close() // a refusal, or the end of the connection, is the error
+		}
+		if time.Now().After(limit) {
+			return nil, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return err
+			return nil, err
 		}
 	}
 }
