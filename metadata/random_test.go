@@ -199,8 +199,10 @@ func TestRandomOperations(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("badgerkv, colliding %v", weak), func(t *testing.T) {
 			dir := t.TempDir()
-			randomTest(t, weak, openBadger(t, dir), func(s *metadata.Store, crash bool) metadata.KV {
+			kv := openBadger(t, dir)
+			randomTest(t, weak, kv, func(s *metadata.Store, crash bool) metadata.KV {
 				if crash { // what kill -9 leaves is what the files hold now
+					settle(t, kv)
 					next := t.TempDir()
 					copyDir(t, dir, next)
 					dir = next
@@ -208,9 +210,23 @@ func TestRandomOperations(t *testing.T) {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
-				return openBadger(t, dir)
+				kv = openBadger(t, dir)
+				return kv
 			})
 		})
+	}
+}
+
+// settle makes durable what may be written later, by changes that are made durable after it.
+func settle(t *testing.T, kv metadata.KV) {
+	t.Helper()
+	key := []byte("~settled")
+	err := errors.Join(
+		kv.Update(t.Context(), func(txn metadata.KVTxn) error { return txn.Set(key, key) }),
+		kv.Update(t.Context(), func(txn metadata.KVTxn) error { return txn.Delete(key) }),
+	)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
