@@ -25,7 +25,9 @@ type heldKernel struct {
 }
 
 func (k heldKernel) InvalidateEntry(parent metadata.Ino, name string) {
-	m := notification(notifyEntry, uint64(parent), uint64(len(name))) // a length of 32 bits, and no flags
+	m := notification(notifyEntry, uint64(parent))
+	m = binary.NativeEndian.AppendUint32(m, uint32(len(name)))
+	m = binary.NativeEndian.AppendUint32(m, 0) // no flags
 	m = append(append(m, name...), 0)
 	binary.NativeEndian.PutUint32(m, uint32(len(m)))
 	if k.keeper.Write(heldDevice, m) != nil {

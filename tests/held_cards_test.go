@@ -50,7 +50,7 @@ func (w *heldUser) large() error {
 	const size = 21<<20 + 4321
 	name := filepath.Join(w.dir, "file")
 	data := w.fresh(size)
-	if err := writeNew(name, data); err != nil {
+	if err := kit.WriteNew(name, data); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -64,7 +64,7 @@ func (w *heldUser) large() error {
 		return err
 	}
 	got, err := os.ReadFile(name)
-	return errors.Join(err, same(name, got, data), os.Remove(name))
+	return errors.Join(err, kit.Same(name, got, data), os.Remove(name))
 }
 
 // importFails has the driver refuse the memory that was kept of one card, as after a reset.
@@ -83,7 +83,7 @@ func (h *held) importFails(cards standInCards, settings string) {
 		h.t.Errorf("its state is %q, %v", state, err)
 	}
 	got, err := os.ReadFile(kept)
-	must(h.t, errors.Join(err, same(kept, got, data)))
+	must(h.t, errors.Join(err, kit.Same(kept, got, data)))
 	const why = "device memory of an earlier process can't be used; its objects are lost"
 	if log := h.m.Log(); !strings.Contains(log, why) || !strings.Contains(log, "the descriptor does not refer to memory of a card") {
 		h.t.Error("the log does not say why files are lost")
@@ -98,7 +98,7 @@ func (h *held) importFails(cards standInCards, settings string) {
 		h.t.Fatalf("upgrade: %v\n%s", err, out)
 	}
 	got, err = os.ReadFile(again)
-	must(h.t, errors.Join(err, same(again, got, data), os.Remove(lost), os.Remove(again), os.Remove(kept)))
+	must(h.t, errors.Join(err, kit.Same(again, got, data), os.Remove(lost), os.Remove(again), os.Remove(kept)))
 }
 
 // unused returns an error while any process has memory of a card that could be exported.

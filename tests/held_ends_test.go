@@ -162,7 +162,7 @@ func heldContent() []byte { return kit.Bytes(5, 0, 100000) }
 func (h *held) check(simLost bool) {
 	h.t.Helper()
 	got, err := os.ReadFile(h.m.Path("host", "file"))
-	must(h.t, errors.Join(err, same("host/file", got, heldContent())))
+	must(h.t, errors.Join(err, kit.Same("host/file", got, heldContent())))
 	got, err = os.ReadFile(h.m.Path("sim0", "file"))
 	if simLost {
 		if !errors.Is(err, unix.EIO) {
@@ -170,7 +170,7 @@ func (h *held) check(simLost bool) {
 		}
 		return
 	}
-	must(h.t, errors.Join(err, same("sim0/file", got, heldContent())))
+	must(h.t, errors.Join(err, kit.Same("sim0/file", got, heldContent())))
 }
 
 // holderDies ends the holder alone: the daemon goes on, and its death is one without a holder.

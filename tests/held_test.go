@@ -212,13 +212,13 @@ func (w *heldUser) names() error {
 	var names []string
 	return inOrder(
 		func() error { return os.Mkdir(dir, 0o755) },
-		func() error { return writeNew(a, data) },
+		func() error { return kit.WriteNew(a, data) },
 		func() error { return os.Link(a, l) },
 		func() error { return os.Symlink("a", s) },
 		func() error { return unix.Setxattr(a, "user.note", []byte(dir), unix.XATTR_CREATE) },
 		func() error { return os.Rename(a, b) },
 		func() (err error) { got, err = os.ReadFile(b); return err },
-		func() error { return same(b, got, data) },
+		func() error { return kit.Same(b, got, data) },
 		func() error { return unix.Removexattr(b, "user.note") },
 		func() (err error) { names, err = sortedNames(dir); return err },
 		func() error {
@@ -255,7 +255,7 @@ func (w *heldUser) write() error {
 	if _, err := w.file.ReadAt(got, int64(off)); err != nil {
 		return err
 	}
-	return same(w.file.Name(), got, w.data[off:off+len(got)])
+	return kit.Same(w.file.Name(), got, w.data[off:off+len(got)])
 }
 
 // append appends to a file that is open all the time.
@@ -283,9 +283,9 @@ func (w *heldUser) append() error {
 	if len(w.data) > 8<<20 {
 		err = w.file.Truncate(0)
 		w.data = nil
-		return errors.Join(err, same(name, got[:0], nil))
+		return errors.Join(err, kit.Same(name, got[:0], nil))
 	}
-	return same(name, got, w.data)
+	return kit.Same(name, got, w.data)
 }
 
 // list lists a large directory.
@@ -293,7 +293,7 @@ func (w *heldUser) list() error {
 	const many = 300
 	if w.round == 0 {
 		for i := range many {
-			if err := writeNew(filepath.Join(w.dir, strconv.Itoa(i)), nil); err != nil {
+			if err := kit.WriteNew(filepath.Join(w.dir, strconv.Itoa(i)), nil); err != nil {
 				return err
 			}
 		}
@@ -326,7 +326,7 @@ func (w *heldUser) nameless() error {
 	for range 20 {
 		got := make([]byte, len(data)+1)
 		n, _ := f.ReadAt(got, 0) // io.EOF
-		if err = same(name, got[:n], data); err != nil {
+		if err = kit.Same(name, got[:n], data); err != nil {
 			return err
 		}
 		st, err := f.Stat()
@@ -349,7 +349,7 @@ func (w *heldUser) nameless() error {
 func (w *heldUser) exchange() error {
 	a, b := filepath.Join(w.dir, "a"), filepath.Join(w.dir, "b")
 	if w.round == 0 {
-		if err := errors.Join(writeNew(a, []byte("0")), writeNew(b, []byte("1"))); err != nil {
+		if err := errors.Join(kit.WriteNew(a, []byte("0")), kit.WriteNew(b, []byte("1"))); err != nil {
 			return err
 		}
 	}
@@ -361,7 +361,7 @@ func (w *heldUser) exchange() error {
 	if err != nil {
 		return err
 	}
-	return same(a, got, []byte(strconv.Itoa(w.at)))
+	return kit.Same(a, got, []byte(strconv.Itoa(w.at)))
 }
 
 // move moves a file from device to device and copies it back.
@@ -372,40 +372,15 @@ func (w *heldUser) move() error {
 	back := filepath.Join(w.mount, "host", name)
 	var got []byte
 	return inOrder(
-		func() error { return writeNew(here, data) },
+		func() error { return kit.WriteNew(here, data) },
 		func() error { return os.Rename(here, there) },
 		func() (err error) { got, err = os.ReadFile(there); return err },
-		func() error { return same(there, got, data) },
-		func() error { return copyRange(there, back, len(data)) },
+		func() error { return kit.Same(there, got, data) },
+		func() error { return kit.CopyRange(there, back, len(data)) },
 		func() (err error) { got, err = os.ReadFile(back); return err },
-		func() error { return same(back, got, data) },
+		func() error { return kit.Same(back, got, data) },
 		func() error { return os.Remove(back) }, func() error { return os.Remove(there) },
 	)
-}
-
-// copyRange copies a file within the daemon.
-func copyRange(from, to string, n int) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Close() }() // it was only read
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	for n > 0 && err == nil {
-		var some int
-		some, err = unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, n, 0)
-		switch {
-		case errors.Is(err, unix.EINTR): // a signal of Go's own
-			some, err = 0, nil
-		case some == 0 && err == nil:
-			err = fmt.Errorf("the copy of %s ends %d bytes early", from, n)
-		}
-		n -= some
-	}
-	return errors.Join(err, dst.Close())
 }
 
 // mapped stores through a map and reads the file.
@@ -435,7 +410,7 @@ func (w *heldUser) mapped() error {
 	if err != nil {
 		return err
 	}
-	return same(w.file.Name(), got, w.data)
+	return kit.Same(w.file.Name(), got, w.data)
 }
 
 // tensor reads a tensor of a file that is open, and mapped, all the time.
@@ -446,7 +421,7 @@ func (w *heldUser) tensor() error {
 		x.Type, _ = tensors.TypeNamed("uint8")
 		w.data = append(x.Header(), w.fresh(size)...)
 		name := filepath.Join(w.dir, "x.npy")
-		if err := writeNew(name, w.data); err != nil {
+		if err := kit.WriteNew(name, w.data); err != nil {
 			return err
 		}
 		f, err := os.Open(filepath.Join(name+tensors.ViewSuffix, "x.npy"))
@@ -462,14 +437,14 @@ func (w *heldUser) tensor() error {
 		return err
 	}
 	off := w.rng.IntN(size - 5000)
-	if err := same("the map of "+w.file.Name(), w.view[off:off+5000], w.data[off:off+5000]); err != nil {
+	if err := kit.Same("the map of "+w.file.Name(), w.view[off:off+5000], w.data[off:off+5000]); err != nil {
 		return err
 	}
 	got := make([]byte, 5000)
 	if _, err := w.file.ReadAt(got, int64(off)); err != nil {
 		return err
 	}
-	return same(w.file.Name(), got, w.data[off:off+5000])
+	return kit.Same(w.file.Name(), got, w.data[off:off+5000])
 }
 
 // close ends the use, and removes nothing.
@@ -494,16 +469,6 @@ func inOrder(steps ...func() error) error {
 	return nil
 }
 
-// writeNew makes a file, which must not exist.
-func writeNew(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}
-
 // sortedNames returns the names in a directory, sorted.
 func sortedNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -512,12 +477,4 @@ func sortedNames(dir string) ([]string, error) {
 		names = append(names, e.Name())
 	}
 	return names, err
-}
-
-// same compares bytes of a file.
-func same(name string, got, want []byte) error {
-	if at := kit.FirstDiff(got, want); at >= 0 {
-		return fmt.Errorf("%s: %d bytes of %d, different at %d", name, len(got), len(want), at)
-	}
-	return nil
 }

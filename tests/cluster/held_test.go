@@ -257,7 +257,7 @@ func (u *heldUser) write() error {
 	if _, err := u.file.ReadAt(got, 0); err != nil {
 		return err
 	}
-	return sameBytes(u.file.Name(), got, u.data)
+	return kit.Same(u.file.Name(), got, u.data)
 }
 
 // append appends to a file that is open all the time.
@@ -274,7 +274,7 @@ func (u *heldUser) append() error {
 		return nil
 	}
 	got, err := os.ReadFile(u.file.Name())
-	return errors.Join(err, sameBytes(u.file.Name(), got, u.data))
+	return errors.Join(err, kit.Same(u.file.Name(), got, u.data))
 }
 
 // names makes, moves and removes names.
@@ -284,14 +284,14 @@ func (u *heldUser) names() error {
 	data := u.fresh(1 + u.rng.IntN(20000))
 	for _, step := range []func() error{
 		func() error { return os.Mkdir(dir, 0o755) },
-		func() error { return writeNew(a, data) },
+		func() error { return kit.WriteNew(a, data) },
 		func() error { return os.Link(a, l) },
 		func() error { return os.Symlink("a", s) },
 		func() error { return unix.Setxattr(a, "user.note", []byte(dir), unix.XATTR_CREATE) },
 		func() error { return os.Rename(a, b) },
 		func() error {
 			got, err := os.ReadFile(b)
-			return errors.Join(err, sameBytes(b, got, data))
+			return errors.Join(err, kit.Same(b, got, data))
 		},
 		func() error { return unix.Removexattr(b, "user.note") },
 		func() error {
@@ -331,7 +331,7 @@ func (u *heldUser) nameless() error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if err = sameBytes(f.Name(), got[:n], data); err != nil {
+		if err = kit.Same(f.Name(), got[:n], data); err != nil {
 			return err
 		}
 		off := u.rng.IntN(len(data) - 100)
@@ -351,15 +351,15 @@ func (u *heldUser) copy() error {
 	data := u.fresh(1 + u.rng.IntN(6<<20))
 	here := u.n.Path("sim0", fmt.Sprintf("%s-%d", u.device, u.round))
 	there, back := filepath.Join(u.dir, strconv.Itoa(u.round)), here+"-back"
-	if err := writeNew(here, data); err != nil {
+	if err := kit.WriteNew(here, data); err != nil {
 		return err
 	}
 	for _, c := range [][2]string{{here, there}, {there, back}} {
-		if err := copyRange(c[0], c[1], len(data)); err != nil {
+		if err := kit.CopyRange(c[0], c[1], len(data)); err != nil {
 			return err
 		}
 		got, err := os.ReadFile(c[1])
-		if err = errors.Join(err, sameBytes(c[1], got, data)); err != nil {
+		if err = errors.Join(err, kit.Same(c[1], got, data)); err != nil {
 			return err
 		}
 	}
@@ -370,7 +370,7 @@ func (u *heldUser) copy() error {
 func (u *heldUser) keys() error {
 	key := fmt.Sprintf("%s-%s-%d", u.n.name, u.device, u.round)
 	own, data := u.n.Path(u.device, key), u.fresh(1+u.rng.IntN(30000))
-	if err := writeNew(own, data); err != nil {
+	if err := kit.WriteNew(own, data); err != nil {
 		return err
 	}
 	if err := unix.Setxattr(own, "user.hmc.key", []byte(key), 0); err != nil {
@@ -378,7 +378,7 @@ func (u *heldUser) keys() error {
 	}
 	at := u.other.Path("keys", key)
 	got, err := os.ReadFile(at)
-	return errors.Join(err, sameBytes(at, got, data), os.Remove(own))
+	return errors.Join(err, kit.Same(at, got, data), os.Remove(own))
 }
 
 // TestNodeThatLostMemory kills a daemon with its holder: the node that is mounted again is another one,
@@ -401,50 +401,4 @@ func TestNodeThatLostMemory(t *testing.T) {
 	if _, err = os.ReadFile(h.a.at("b", "sim0", "x")); !errors.Is(err, unix.EIO) {
 		t.Errorf("read of what is lost: %v", err)
 	}
-}
-
-// writeNew makes a file, which must not exist.
-func writeNew(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
-}
-
-// copyRange copies a file within the daemons.
-func copyRange(from, to string, n int) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Close() }() // it was only read
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	for n > 0 && err == nil {
-		var some int
-		some, err = unix.CopyFileRange(int(src.Fd()), nil, int(dst.Fd()), nil, n, 0)
-		switch {
-		case errors.Is(err, unix.EINTR): // a signal of Go's own
-			some, err = 0, nil
-		case some == 0 && err == nil:
-			err = fmt.Errorf("the copy of %s ends %d bytes early", from, n)
-		}
-		n -= some
-	}
-	if err != nil {
-		err = fmt.Errorf("copy %s to %s: %w", from, to, err)
-	}
-	return errors.Join(err, dst.Close())
-}
-
-// sameBytes compares bytes of a file.
-func sameBytes(name string, got, want []byte) error {
-	if at := kit.FirstDiff(got, want); at >= 0 {
-		return fmt.Errorf("%s: %d bytes of %d, different at %d", name, len(got), len(want), at)
-	}
-	return nil
 }
