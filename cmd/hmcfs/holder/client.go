@@ -212,6 +212,9 @@ func (c *Client) Write(name string, p []byte) error {
 func (c *Client) writer() (*Client, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
 	if n := len(c.idle); n > 0 {
 		w := c.idle[n-1]
 		c.idle = c.idle[:n-1]

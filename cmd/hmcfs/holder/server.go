@@ -300,9 +300,11 @@ func (s *server) dropLocked(name string) error {
 // may take as long as the kernel likes. What the kernel says of it is not reported.
 func (s *server) write(from *session, name string, data []byte) error {
 	s.mu.Lock()
-	owns, f := s.owner != nil && s.owner.pid == from.pid, s.kept[name]
+	owns, f, ended := s.owner != nil && s.owner.pid == from.pid, s.kept[name], s.ended
 	s.mu.Unlock()
 	switch {
+	case ended:
+		return errors.New("this holder is ending")
 	case !owns:
 		return fmt.Errorf("process %d does not own this holder", from.pid)
 	case f == nil:
