@@ -56,6 +56,7 @@ type heldNodes struct {
 
 func newHeld(t *testing.T, o worldOptions) *heldNodes {
 	t.Helper()
+	o.extra = []string{"--node-timeout", "60s"} // calls wait so long for a daemon that is started again
 	w := newWorld(t, o)
 	h := &heldNodes{t: t}
 	for i := range w.at {
