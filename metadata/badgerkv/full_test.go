@@ -23,6 +23,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // These tell a test binary its role: a process inside a mount namespace of its own, one
