@@ -30,7 +30,9 @@ func bundle(t *testing.T) string {
 	kit.Require(t, "fuse", "root", "tool:cc")
 	seen(t, "native", "run.sh", "bundle.sh", "../recipes")
 	dir := t.TempDir()
-	if out, err := exec.Command("./bundle.sh", dir).CombinedOutput(); err != nil {
+	cmd := exec.Command("./bundle.sh", dir)
+	cmd.Env = append(os.Environ(), "LDFLAGS=-s -w") // as the Makefile has tests built
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("bundle.sh: %v\n%s", err, out)
 	}
 	return dir
