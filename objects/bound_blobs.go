@@ -146,10 +146,12 @@ func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts)
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.entries[ino] == nil {
-		sh.putLocked(ino, &made.entry)
+	e := sh.entries[ino]
+	if e == nil {
+		e = &made.entry
+		sh.putLocked(ino, e)
 	}
-	sh.entries[ino].obj = o
+	e.obj = o
 	return o
 }
 

@@ -114,8 +114,10 @@ func (n *Names) of(b []byte) string {
 	if len(s) > longestName {
 		return s
 	}
-	if n.known == nil || len(n.known) >= maxNames {
+	if n.known == nil {
 		n.known = map[string]string{}
+	} else if len(n.known) >= maxNames {
+		clear(n.known)
 	}
 	n.known[s] = s
 	return s
