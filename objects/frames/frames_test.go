@@ -188,8 +188,22 @@ func TestLineRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(got, lines()) {
 		t.Errorf("%+v", got)
 	}
+	if plain, line := frames.AppendPlain(nil, 7), frames.AppendLine(nil, &adminapi.Line{N: 7}); !bytes.Equal(plain, line) {
+		t.Errorf("a plain line is encoded as % x, and as % x", plain, line)
+	}
+	got = nil
+	plain := func(n int) { got = append(got, adminapi.Line{N: n, Key: "plain"}) }
+	if err := frames.ParseLines(body, 6, plain, keep); err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Key != "plain" || !reflect.DeepEqual(got[1:], lines()[1:]) {
+		t.Errorf("with plain lines apart: %+v", got)
+	}
 	// A line of a key that the call does not have.
 	if err := frames.ParseLines(body, 5, nil, keep); !errors.Is(err, frames.ErrFrame) {
+		t.Errorf("%v", err)
+	}
+	if err := frames.ParseLines(body, 0, plain, keep); !errors.Is(err, frames.ErrFrame) {
 		t.Errorf("%v", err)
 	}
 	want := errors.New("enough")
