@@ -17,10 +17,11 @@ func TestHashes(t *testing.T) {
 			}
 			if random.IntN(3) > 0 {
 				v := 1 + random.IntN(1000)
-				if was := h.at(hash); *was != model[hash] {
-					t.Fatalf("the place of hash %#x has %d, want %d", hash, *was, model[hash])
+				place := h.at(hash)
+				if *place != model[hash] {
+					t.Fatalf("the place of hash %#x has %d, want %d", hash, *place, model[hash])
 				}
-				*h.at(hash), model[hash] = v, v
+				*place, model[hash] = v, v
 			}
 		}
 		if h.used != len(model) {
