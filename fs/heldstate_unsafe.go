@@ -19,9 +19,8 @@ import (
 // them at viewsAt, where most pages are never touched. A slot is in use while its number is not 0, which is stored last and
 // cleared first.
 const (
-	heldMagic   = 0x68656c64_66736d68 // "hmsfdleh"
-	heldVersion = 2
-	slotsAt     = 4096
+	heldMagic = 0x68656c64_66736d68 // "hmsfdleh"
+	slotsAt   = 4096
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
@@ -29,6 +28,9 @@ const (
 	viewsAt     = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
 	heldSize    = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
+
+// HeldVersion is the version of the state of a mount that this program writes. It reads no other.
+const HeldVersion = 2
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -142,7 +144,7 @@ func newHeldState(init *fuse.InitIn, flags, maxWrite uint64) (*heldState, error)
 		return nil, err
 	}
 	h := s.header
-	h.version, h.init, h.flags, h.maxWrite = heldVersion, *init, flags, maxWrite
+	h.version, h.init, h.flags, h.maxWrite = HeldVersion, *init, flags, maxWrite
 	store(&h.magic, heldMagic)
 	return s, nil
 }
@@ -156,8 +158,8 @@ func openHeldState(file *os.File) (*heldState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h := s.header; h.magic != heldMagic || h.version != heldVersion {
-		return nil, errors.Join(fmt.Errorf("the state of the mount is of version %d, and this hmcfs reads version %d", h.version, heldVersion), s.close())
+	if h := s.header; h.magic != heldMagic || h.version != HeldVersion {
+		return nil, errors.Join(fmt.Errorf("the state of the mount is of version %d, and this hmcfs reads version %d", h.version, HeldVersion), s.close())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

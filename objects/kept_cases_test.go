@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/memfd"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/memkv"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // TestOrphansSurvive kills stores whose only reference to some bytes is a handle.
@@ -258,8 +260,8 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 				k.t.Fatal(err)
 			}
 		},
-		"other version": func(k *keptRig) {
-			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(1) })
+		"no magic": func(k *keptRig) {
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Store(w.At(0).Load() ^ 1<<60) })
 		},
 		"later epoch": func(k *keptRig) {
 			k.damage(k.kept("/objects")[0], func(w memfd.Words) {
@@ -300,6 +302,57 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 			k.close(fresh)
 		})
 	}
+}
+
+// TestMemoryOfAnotherVersion opens a store over memory of another version of hmcfs, which it refuses. The
+// version that wrote it continues.
+func TestMemoryOfAnotherVersion(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	f, want := k.create("sim0", "f"), kit.Bytes(1, 0, 3<<20)
+	k.write(f, 0, want)
+	add := func(n int64) {
+		k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(uint64(n)) })
+	}
+	k.killAnd(func() {
+		for by, found := range map[int64]string{1: "version 2", -1: "version 0"} {
+			add(by)
+			if err := k.startRefused(); err == nil || !strings.Contains(err.Error(), found) {
+				t.Errorf("the memory is of %s: %v", found, err)
+			}
+			add(-by)
+		}
+	})
+	if got := k.read(k.rig.open(f.Ino()), 0, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("the file differs at %d", kit.FirstDiff(got, want))
+	}
+	k.checkLeases()
+}
+
+// startRefused opens a store, and closes it if it has opened.
+func (k *keptRig) startRefused() error {
+	k.t.Helper()
+	meta, err := metadata.Open(k.ctx(), k.kv, metadata.Options{KeepNameless: true})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	engine, err := transport.New(k.moves)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	devs := k.newDevices()
+	store, refusal := objects.Open(k.ctx(), objects.Options{
+		Meta: meta, Engine: engine, Devices: devs, Keeper: k.keeper, Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
+	})
+	if refusal == nil {
+		err = store.Close(k.ctx(), objects.CloseOptions{Keep: true, Leave: true})
+	}
+	for _, d := range devs {
+		err = errors.Join(err, d.Close())
+	}
+	if err = errors.Join(err, engine.Close()); err != nil {
+		k.t.Error(err)
+	}
+	return refusal
 }
 
 // TestCrashEndsKeptMemory loses the memory of a device whose next epoch is kept.
