@@ -283,7 +283,14 @@ func TestRestore(t *testing.T) {
 	data := kit.Bytes(3, 0, 100000)
 	f.write(data)
 	h.on.state.header.last = 500
+	var removed fuse.EntryOut
+	h.ok(h.Mkdir(nil, &fuse.MkdirIn{InHeader: header(dir), Mode: 0o750}, "removed", &removed))
+	var open fuse.OpenOut
+	h.ok(h.OpenDir(nil, &fuse.OpenIn{InHeader: header(removed.NodeId)}, &open))
+	in := header(dir)
+	h.ok(h.Rmdir(nil, &in, "removed"))
 	for _, slot := range []heldSlot{
+		{id: 200, ino: removed.NodeId, kind: heldDir},
 		{id: 100, ino: f.ino, flags: unix.O_RDWR, kind: heldFile},
 		{id: 100, ino: dir, kind: heldDir},
 		{id: 300, ino: uint64(versionIno), kind: heldFile},
@@ -310,9 +317,18 @@ func TestRestore(t *testing.T) {
 	if _, ok := h.on.dirs.get(100); !ok {
 		t.Error("the directory is not open")
 	}
-	if n := len(h.on.state.all()); n != 3 {
-		t.Errorf("%d handles are recorded, want 3", n)
+	h.ReleaseDir(&fuse.ReleaseIn{InHeader: header(removed.NodeId), Fh: open.Fh})
+	if a := h.stat(removed.NodeId); a.Mode != unix.S_IFDIR|0o750 || a.Nlink != 0 {
+		t.Errorf("a directory that was removed is %+v", a)
 	}
+	if n := len(h.on.state.all()); n != 4 {
+		t.Errorf("%d handles are recorded, want 4", n)
+	}
+	// It ends with its last handle and reference.
+	h.Forget(removed.NodeId, 1)
+	h.ReleaseDir(&fuse.ReleaseIn{InHeader: header(removed.NodeId), Fh: 200})
+	var gone fuse.AttrOut
+	h.want(h.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(removed.NodeId)}, &gone), unix.ENOENT)
 	if g := h.create(dir, "new"); g.fh <= 500 {
 		t.Errorf("a new handle has the number %d, which the kernel may know", g.fh)
 	}

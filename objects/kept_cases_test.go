@@ -131,6 +131,99 @@ func TestEmptyOrphansSurvive(t *testing.T) {
 	}
 }
 
+// TestDirectoriesSurvive kills stores that have directories open which are removed: by name, by a rename to theirs, and before they
+// were opened.
+func TestDirectoriesSurvive(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	sim := k.root("sim0")
+	removes := map[string]func() error{
+		"removed": func() error { return k.store.Rmdir(k.ctx(), sim, "removed") },
+		"replaced": func() error {
+			return k.store.Rename(k.ctx(), metadata.Rename{From: sim, Name: "other", To: sim, NewName: "replaced"})
+		},
+		"late":   func() error { return k.store.Rmdir(k.ctx(), sim, "late") },
+		"closed": func() error { return k.store.Rmdir(k.ctx(), sim, "closed") },
+		"full":   func() error { return nil },
+	}
+	inos := k.openDirs("other", "removed", "replaced", "late", "closed", "full")
+	for _, name := range []string{"late", "other"} {
+		k.store.UnpinDir(inos[name])
+	}
+	if _, err := k.store.Create(k.ctx(), inos["full"], "file", metadata.Node{Mode: metadata.TypeRegular | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.store.Rmdir(k.ctx(), sim, "full"); !errors.Is(err, metadata.ErrNotEmpty) {
+		t.Error(err)
+	}
+	for name, remove := range removes {
+		if err := remove(); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	k.store.PinDir(k.ctx(), inos["late"])
+	k.store.UnpinDir(inos["closed"])
+	k.store.Forget(inos["closed"], 1)
+	mode, owner := metadata.Mode(0o700), uint32(8)
+	if _, err := k.store.SetAttr(k.ctx(), inos["removed"], objects.Change{Mode: &mode, UID: &owner}); err != nil {
+		t.Error(err)
+	}
+	want := []objects.Ino{inos["removed"], inos["replaced"], inos["late"]}
+	slices.Sort(want)
+	for range 2 {
+		k.kill()
+		if got := k.store.Orphans(); !slices.Equal(got, want) {
+			t.Fatalf("orphans %v, want %v", got, want)
+		}
+	}
+	for _, ino := range want[:2] {
+		k.store.PinDir(k.ctx(), ino)
+	}
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.wantDir(inos["removed"], owner, mode)
+	k.wantDir(inos["replaced"], 7, 0o751)
+	k.wantGone(inos["late"])
+	for _, ino := range want[:2] {
+		k.store.UnpinDir(ino)
+		k.wantGone(ino)
+	}
+	k.kill()
+	if got := k.store.Orphans(); len(got) != 0 {
+		t.Errorf("orphans %v", got)
+	}
+}
+
+// openDirs makes directories, to each of which there is a handle and a reference.
+func (k *keptRig) openDirs(names ...string) map[string]objects.Ino {
+	k.t.Helper()
+	inos := map[string]objects.Ino{}
+	for _, name := range names {
+		a, err := k.store.Create(k.ctx(), k.root("sim0"), name, metadata.Node{Mode: metadata.TypeDir | 0o751, UID: 7})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.store.PinDir(k.ctx(), a.Ino)
+		k.store.Reference(a.Ino, 1)
+		inos[name] = a.Ino
+	}
+	return inos
+}
+
+// wantDir checks a directory that was removed.
+func (k *keptRig) wantDir(ino objects.Ino, owner uint32, mode metadata.Mode) {
+	k.t.Helper()
+	if a, err := k.store.Attr(k.ctx(), ino); err != nil || a.Nlink != 0 || a.Mode != metadata.TypeDir|mode || a.UID != owner {
+		k.t.Errorf("directory %d: %+v, %v", ino, a, err)
+	}
+}
+
+// wantGone checks that an inode does not exist.
+func (k *keptRig) wantGone(ino objects.Ino) {
+	k.t.Helper()
+	if a, err := k.store.Attr(k.ctx(), ino); !errors.Is(err, metadata.ErrNotExist) {
+		k.t.Errorf("inode %d is still there: %+v, %v", ino, a, err)
+	}
+}
+
 // TestFreedWhileRead kills a store that has freed memory which a reader still uses.
 func TestFreedWhileRead(t *testing.T) {
 	k := newKeptRig(t, small(true))
