@@ -448,6 +448,32 @@ func (k *keptRig) startRefused() error {
 	return refusal
 }
 
+// TestAbsentDevices starts stores without a device whose memory is kept: it stays if the records know the device, and is freed if not.
+func TestAbsentDevices(t *testing.T) {
+	k := newKeptRig(t, small(false), small(false))
+	both, want := k.params, kit.Bytes(1, 0, 3<<20)
+	f := k.create("sim1", "f")
+	k.write(f, 0, want)
+	k.close(f)
+	k.killAnd(func() { k.params = both[:1] })
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.killAnd(func() { k.params = both })
+	f = k.rig.open(f.Ino())
+	if got := k.read(f, 0, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("a file of a device that was absent differs at %d", kit.FirstDiff(got, want))
+	}
+	k.close(f)
+	k.killAnd(func() { k.params, k.kv = both[:1], memkv.New() })
+	k.store.ReleaseUnclaimed(k.ctx())
+	for _, name := range k.kept("mem/") {
+		if !strings.HasPrefix(name, "mem/sim0/") {
+			t.Errorf("still kept is %s", name)
+		}
+	}
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.checkLeases()
+}
+
 // TestCrashEndsKeptMemory loses the memory of a device whose next epoch is kept.
 func TestCrashEndsKeptMemory(t *testing.T) {
 	k := newKeptRig(t, small(false))

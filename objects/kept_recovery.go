@@ -246,8 +246,8 @@ func (s *Store) Orphans() []Ino {
 	return slices.Clone(s.orphans)
 }
 
-// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use. Calling it again, also
-// after Close, does nothing.
+// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use, and frees memory that no device of
+// the records has. Calling it again, also after Close, does nothing.
 func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 	s.unclaimed.Lock()
 	defer s.unclaimed.Unlock()
@@ -259,4 +259,11 @@ func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 		}
 	}
 	s.orphans = nil
+	if s.keeper == nil {
+		return
+	}
+	if err := s.freeAbsent(ctx); err != nil {
+		s.log.Warn("could not free the memory of devices that are not mounted", zap.Error(err))
+	}
+	s.keeper = nil
 }
