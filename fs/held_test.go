@@ -63,6 +63,11 @@ func TestHeldState(t *testing.T) {
 			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
 		}
 	}
+	var st unix.Stat_t
+	must(t, unix.Fstat(int(s.file.Fd()), &st))
+	if used := 512 * st.Blocks; used > 4<<20 {
+		t.Errorf("the state of %d handles takes %d bytes", len(model), used)
+	}
 	s.mu.Lock()
 	fresh, free := int(s.fresh), len(s.free)
 	s.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 )
 
 // HeldVersion is the version of the state of a mount that this program writes. It reads no other.
-const HeldVersion = 2
+const HeldVersion = 3
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -47,6 +47,8 @@ type heldHeader struct {
 	maxWrite uint64
 	// last is the highest number that a handle has had.
 	last uint64
+	// top is the number of slots that were ever used: reading one that was not would give it memory.
+	top uint64
 	// next counts the exchanges, and exchanged holds the latest of them.
 	next      uint64
 	exchanged [exchanges]heldExchange
@@ -163,15 +165,11 @@ func openHeldState(file *os.File) (*heldState, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.slots {
-		id := load(&s.slots[i].id)
-		if id != 0 {
-			s.at[heldKey{id, s.slots[i].kind}] = uint32(i)
-			s.fresh = uint32(i) + 1
-		}
-	}
+	s.fresh = uint32(min(load(&s.header.top), mostHandles)) // not more if it was damaged
 	for i := range s.fresh {
-		if s.slots[i].id == 0 {
+		if id := load(&s.slots[i].id); id != 0 {
+			s.at[heldKey{id, s.slots[i].kind}] = i
+		} else {
 			s.free = append(s.free, i)
 		}
 	}
@@ -209,6 +207,7 @@ func (s *heldState) add(h heldSlot, shows *viewNode) (ok bool) {
 		return false
 	} else {
 		s.fresh++
+		store(&s.header.top, uint64(s.fresh))
 	}
 	if isView(metadata.Ino(h.ino)) {
 		s.views[i].set(shows)
@@ -234,6 +233,18 @@ func (s *heldState) remove(id uint64, kind heldKind) {
 	delete(s.at, key)
 	store(&s.slots[i].id, 0)
 	s.free = append(s.free, i)
+}
+
+// removed returns the numbers of passthrough files in slots that are free again.
+func (s *heldState) removed() (backings []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.free {
+		if slot := &s.slots[i]; slot.openFlags&fuse.FOPEN_PASSTHROUGH != 0 {
+			backings = append(backings, slot.backing)
+		}
+	}
+	return backings
 }
 
 // all returns the handles.
