@@ -115,6 +115,51 @@ func TestHeldStateOfOthers(t *testing.T) {
 	}
 }
 
+// TestResumeRefused has a keeper that lacks something, or has something else. The mount can't be continued, and what is kept stays.
+func TestResumeRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept  []string
+		spoil func(s *heldState)
+		want  string
+	}{
+		"nothing":             {nil, nil, "it is not kept"},
+		"no device":           {[]string{heldTable}, nil, "it is not kept"},
+		"no state":            {[]string{heldDevice}, nil, "it is not kept"},
+		"another version":     {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.version-- }, "this hmcfs reads version"},
+		"damaged":             {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.magic = 1 }, "the state of the mount"},
+		"no first message":    {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.init = fuse.InitIn{} }, "the mount can't be continued"},
+		"negotiated for less": {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.flags++ }, "protocol flags"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := newRig(t), newTestState(t)
+			s.header.init.Length, s.header.init.Opcode, s.header.init.Minor = initLength, opInit, 40
+			if c.spoil != nil {
+				c.spoil(s)
+			}
+			keeper := &writes{}
+			device, err := os.Open("/dev/null")
+			must(t, err)
+			for _, name := range c.kept {
+				must(t, keeper.Keep(name, map[string]*os.File{heldDevice: device, heldTable: s.file}[name]))
+			}
+			must(t, errors.Join(device.Close(), s.close()))
+			o := r.opts
+			o.Keeper = keeper
+			if _, err = Resume(t.Context(), o); !errors.Is(err, ErrNotResumable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			kept, err := keeper.Kept("")
+			must(t, err)
+			if len(kept) != len(c.kept) {
+				t.Errorf("kept are %v, want %v", kept, c.kept)
+			}
+			for name, f := range kept {
+				must(t, errors.Join(f.Close(), keeper.Drop(name)))
+			}
+		})
+	}
+}
+
 func newTestState(t *testing.T) *heldState {
 	t.Helper()
 	s, err := newHeldState(&fuse.InitIn{Major: 7}, 1, testRequest)
