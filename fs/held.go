@@ -67,10 +67,16 @@ func (h *holding) Init(server *fuse.Server) {
 
 // hold records a new mount with the keeper.
 func (s *Server) hold(o *Options, h *holding, before []int) error {
-	device, err := newDevice(before)
+	fd, err := newDevice(before)
 	if err != nil {
 		return err
 	}
+	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicate the descriptor of the mount: %w", err)
+	}
+	s.device = fd
+	device := os.NewFile(uintptr(copied), "/dev/fuse")
 	defer func() { _ = device.Close() }()
 	init := s.fuse.KernelSettings()
 	if init.Flags64()&fuse.CAP_HAS_RESEND == 0 {
@@ -86,6 +92,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
 		return err
 	}
+	h.otherKeys.held = h.state
 	if err = o.Keeper.Keep(heldTable, h.state.file); err != nil {
 		return err
 	}
@@ -136,21 +143,17 @@ func devicesOfFUSE() ([]int, error) {
 	return found, nil
 }
 
-// newDevice returns a duplicate of the descriptor of /dev/fuse that was not there before.
-func newDevice(before []int) (*os.File, error) {
+// newDevice returns the descriptor of /dev/fuse that was not there before.
+func newDevice(before []int) (int, error) {
 	now, err := devicesOfFUSE()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	now = slices.DeleteFunc(now, func(fd int) bool { return slices.Contains(before, fd) })
 	if len(now) != 1 {
-		return nil, fmt.Errorf("find the descriptor of the mount: this process has %d new ones of /dev/fuse", len(now))
+		return 0, fmt.Errorf("find the descriptor of the mount: this process has %d new ones of /dev/fuse", len(now))
 	}
-	fd, err := unix.FcntlInt(uintptr(now[0]), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate the descriptor of the mount: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+	return now[0], nil
 }
 
 // resume continues the mount that the keeper has.
@@ -177,7 +180,7 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotResumable, err)
 	}
-	s.fuse = with.server
+	s.fuse, s.device = with.server, with.fd
 	if with.flags != h.state.header.flags {
 		return fmt.Errorf("%w: it was made with the protocol flags %#x, and this hmcfs uses %#x", ErrNotResumable,
 			h.state.header.flags, with.flags)
@@ -214,6 +217,7 @@ func (h *holding) dropPages() {
 // answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
+	f.otherKeys.held = state
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)
 	all := state.all()
@@ -222,9 +226,15 @@ func (h *holding) restore(ctx context.Context) {
 			f.backings.adopt(metadata.Ino(slot.ino), slot.backing)
 		}
 	}
-	lost := 0
+	lost, links := 0, 0
 	for i := range all {
 		slot := &all[i]
+		if slot.kind == heldLink {
+			_, key, _ := state.shows(slot)
+			f.otherKeys.adopt(metadata.Ino(slot.id), otherKey{key: key, refs: slot.unique})
+			links++
+			continue
+		}
 		if status := h.reopen(ctx, slot); status != fuse.OK {
 			f.log.Warn("a file that was open could not be opened again", zap.Uint64("ino", slot.ino), zap.Stringer("status", status))
 			state.remove(slot.id, slot.kind)
@@ -235,7 +245,7 @@ func (h *holding) restore(ctx context.Context) {
 	if f.backings.kernel != nil {
 		f.backings.dropLost(state.removed())
 	}
-	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost))
+	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost-links))
 }
 
 // reopen opens a file or directory as the number that the kernel knows.

@@ -67,6 +67,7 @@ func TestHeldEnds(t *testing.T) {
 		"both":                                     (*held).bothDie,
 		"a daemon that can't come back":            (*held).daemonCannotReturn,
 		"daemons that fail once they serve":        (*held).daemonsFailLate,
+		"daemons that are killed while they start": (*held).killedWhileStarting,
 		"a second mount meanwhile":                 (*held).secondMount,
 		"unmounted by force while no daemon lives": (*held).forcedUnmount,
 		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
@@ -89,7 +90,7 @@ func TestDeathWhileAPageIsRead(t *testing.T) {
 	data := kit.Bytes(8, 0, 1<<20)
 	file := m.Path("sim0", "file")
 	must(t, os.WriteFile(file, data, 0o600))
-	m.Faults.Set(t, "sim0 copy-out delay 10s")
+	m.Faults.Set(t, "sim0 copy-out delay 60s")
 	program := exec.Command("python3", "-c", "import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); print(m[70000:70100].hex())", file)
 	var out, errs strings.Builder
 	program.Stdout, program.Stderr = &out, &errs
@@ -247,6 +248,25 @@ func (h *held) daemonsFailLate() {
 		return err
 	})
 	must(h.t, os.RemoveAll(socket))
+	h.check(false)
+}
+
+// killedWhileStarting kills each second daemon at another moment of its start, from the lock of its directory on: before it has the holder's
+// descriptors, while it recovers device memory and opens files again, when the kernel repeats its requests, and after that.
+func (h *held) killedWhileStarting() {
+	h.t.Helper()
+	h.use(map[string]func(*heldUser) error{
+		"host/write": (*heldUser).write, "host/namelessdir": (*heldUser).namelessDir,
+		"sim0/append": (*heldUser).append, "sim0/nameless": (*heldUser).nameless,
+	}, func() {
+		rounds := kit.Rounds(3, 8, 60)
+		for i := range rounds {
+			last := h.kill()
+			kit.Eventually(h.t, time.Minute, func() bool { return h.m.Living() != 0 && h.m.Living() != last })
+			<-time.After(150 * time.Millisecond * time.Duration(i) / time.Duration(rounds)) // about as long as a start takes
+			h.kill()
+		}
+	})
 	h.check(false)
 }
 

@@ -56,7 +56,7 @@ func (d *Daemon) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (admina
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))
-	time.AfterFunc(farewell, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
+	time.AfterFunc(farewell, d.end)
 	return adminapi.UpgradeAnswer{PID: os.Getpid(), Version: next.Version}, nil
 }
 
@@ -89,6 +89,14 @@ func (d *Daemon) canLeave(next adminapi.Version) error {
 		return fmt.Errorf("%w: %w; nothing has changed", hetero.ErrUnsupported, err)
 	}
 	return nil
+}
+
+// end ends this process as a kill does, at a time when that is no error for any request.
+func (d *Daemon) end() {
+	if err := d.server.Leave(); err != nil {
+		d.log.Warn("requests that are being copied may fail", zap.Error(err))
+	}
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
 // follow makes a program the one that is started when this process has ended.
