@@ -35,6 +35,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.table.releaseShared(), s.tiers.close(true))
 	}
 	s.recovery = st.recovery
+	s.unclaimed.Lock()
+	s.keeper = o.Keeper
+	s.unclaimed.Unlock()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startExpiry(background)

@@ -48,7 +48,8 @@ type entry struct {
 	// lookups counts the kernel's references, and parts the references to views of the
 	// inode elsewhere.
 	lookups, parts uint64
-	// pins counts the handles and operations that use obj, opens the handles among them.
+	// pins counts the handles and operations that use obj, opens the handles among them. Those of a directory, which has
+	// no obj, are in opens alone.
 	pins, opens int
 	obj         *object
 	// loading is closed when the goroutine that loads obj is done.
@@ -71,7 +72,7 @@ type entry struct {
 }
 
 func (e *entry) idle() bool {
-	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
+	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.opens == 0 && e.obj == nil && e.loading == nil && e.moving == nil
 }
 
 func (tb *table) shard(ino Ino) *tableShard {

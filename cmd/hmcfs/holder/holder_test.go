@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,7 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// daemon owns the holder, and lives until it is killed. It returns if it fails.
+// daemon owns the holder, and lives until it is killed or the holder's process ends. It returns if it
+// fails.
 func daemon(socket string) {
 	if os.Getenv(daemonFails) != "" {
 		return
@@ -68,7 +70,12 @@ func daemon(socket string) {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	select {}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// With a wait for nothing, Go's runtime would end the process.
+	if c.conn.SetDeadline(time.Time{}) == nil {
+		_, _ = c.conn.Read(make([]byte, 1))
+	}
 }
 
 // countStart adds a byte to a file, and returns how many it had.
@@ -141,6 +148,17 @@ func (r *rig) status() Status {
 	s, err := c.Status()
 	must(r.t, errors.Join(err, c.Close()))
 	return s
+}
+
+// finish ends the holder, which starts a daemon again when the one that owns it is killed.
+func (r *rig) finish() {
+	r.t.Helper()
+	kit.Eventually(r.t, time.Minute, func() error {
+		if owner := r.status().Owner; owner > 0 {
+			_ = unix.Kill(owner, unix.SIGKILL) // it may have been killed by the last call
+		}
+		return Finish(r.socket)
+	})
 }
 
 func must(t *testing.T, err error) {
@@ -227,6 +245,83 @@ func TestRefused(t *testing.T) {
 	}
 	must(t, other.Close())
 	must(t, owner.End())
+}
+
+// TestRacingOwners has daemons race for a holder whose daemon has died: one gets it, and the others are told which.
+func TestRacingOwners(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	must(t, errors.Join(c.Ready(Start{}), c.Close()))
+	for range 20 {
+		racers, refusals := make([]*Client, 8), make(chan error, 8)
+		var all sync.WaitGroup
+		for i := range racers {
+			racers[i] = r.dial(false)
+			all.Go(func() { refusals <- racers[i].Own() })
+		}
+		all.Wait()
+		close(refusals)
+		owners := 0
+		for err := range refusals {
+			if err == nil {
+				owners++
+			} else if !strings.Contains(err.Error(), "owns this holder") {
+				t.Errorf("a daemon that came too late: %v", err)
+			}
+		}
+		if owners > 1 {
+			t.Errorf("%d daemons own the holder", owners)
+		}
+		for _, c := range racers {
+			must(t, c.Close())
+		}
+		kit.Eventually(t, time.Minute, func() bool { return r.status().Owner == 0 })
+	}
+	must(t, Finish(r.socket))
+}
+
+// TestHolderDies has the holder die at each request of a daemon, before its answer and in the middle of one: that is an error, and every
+// further request is one too.
+func TestHolderDies(t *testing.T) {
+	f := memfd(t, "x")
+	defer func() { must(t, f.Close()) }()
+	requests := map[string]func(c *Client) error{
+		"own": (*Client).Own, "keep": func(c *Client) error { return c.Keep("a", f) }, "drop": func(c *Client) error { return c.Drop("a") },
+		"kept": func(c *Client) error { _, err := c.Kept(""); return err }, "write": func(c *Client) error { return c.Write("a", []byte("x")) },
+		"ready": func(c *Client) error { return c.Ready(startOf("x")) }, "next": func(c *Client) error { return c.Next(startOf("x")) },
+		"status": func(c *Client) error { _, err := c.Status(); return err },
+		"end":    (*Client).End,
+	}
+	for name, request := range requests {
+		for _, more := range []bool{false, true} {
+			socket := filepath.Join(t.TempDir(), "s")
+			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+			must(t, err)
+			go func() { // for each connection, of which a write has its own
+				for {
+					conn, err := l.AcceptUnix()
+					if err != nil {
+						return
+					}
+					_, got, _ := receive(conn, make([]byte, maxMessage))
+					if got != nil {
+						_ = got.Close()
+					}
+					if more && name == "kept" {
+						_ = send(conn, &message{Name: "a", More: true}, f)
+					}
+					_ = conn.Close()
+				}
+			}()
+			c, err := Dial(socket)
+			must(t, err)
+			if request(c) == nil || request(c) == nil {
+				t.Errorf("%s: the holder was not missed", name)
+			}
+			must(t, l.Close())
+			_ = c.Close() // again, if the request has done so
+		}
+	}
 }
 
 // TestGarbage sends what is no message: the connection ends, and others do not.
@@ -320,8 +415,7 @@ func TestRevive(t *testing.T) {
 	if err := Finish(r.socket); err == nil {
 		t.Error("a holder with an owner was ended by another process")
 	}
-	must(t, unix.Kill(last, unix.SIGKILL))
-	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
+	r.finish()
 }
 
 // TestGivesUp has a daemon that cannot be started again: the mount ends, and the memory stays.
@@ -364,9 +458,7 @@ func TestKilledBeforeItServes(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, unix.Kill(r.status().Owner, unix.SIGSTOP))
-	must(t, unix.Kill(r.status().Owner, unix.SIGKILL))
-	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
+	r.finish()
 }
 
 // TestStartedByOthers leaves it to another process to start a daemon.
