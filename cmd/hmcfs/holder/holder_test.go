@@ -310,8 +310,8 @@ func TestHolderDies(t *testing.T) {
 			var all sync.WaitGroup
 			all.Go(func() {
 				for {
-					conn, err := l.AcceptUnix()
-					if err != nil {
+					conn, over := l.AcceptUnix()
+					if over != nil {
 						return
 					}
 					all.Go(func() { dies(conn) }) // a write has a connection of its own
@@ -319,8 +319,10 @@ func TestHolderDies(t *testing.T) {
 			})
 			c, err := Dial(socket)
 			must(t, err)
-			if request(c) == nil || request(c) == nil {
-				t.Errorf("%s: the holder was not missed", name)
+			for range 2 {
+				if request(c) == nil {
+					t.Errorf("%s: the holder was not missed", name)
+				}
 			}
 			_ = c.Close() // again, if the request has done so
 			must(t, l.Close())
