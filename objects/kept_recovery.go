@@ -213,7 +213,7 @@ func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan)
 	}
 	var o *object // nil is loaded when it is pinned
 	if x != nil {
-		o = &object{table: tb, ino: in.Ino, lane: NewLane(1), tier: from.tier, body: x, facts: facts{
+		o = &object{table: tb, ino: in.Ino, tier: from.tier, body: x, facts: facts{
 			size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime, epoch: in.Epoch,
 		}}
 	}

@@ -54,6 +54,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
 		hole: make([]byte, 64<<10), shared: shared{files: map[owner.FileID]int{}},
 	}
+	tb.warner = tb.warn
 	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
 	ac := &access{meta: meta, tiers: ts}
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishChunk is the number of keys that are published at a time under the lock of the
@@ -67,7 +68,9 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 
 // offering is an object that is about to be published.
 type offering struct {
-	bindJob
+	at    int // index in the set
+	body  *content.Bound
+	file  metadata.NewFile
 	offer *offer
 }
 
@@ -83,7 +86,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 		made = append(made, n)
 	}
 	s := h.store
-	made, claimed := claimJobs(ctx, s.claims, SpacePublish, made, errs)
+	made, claimed := claimOfferings(ctx, s.claims, made, errs)
 	defer claimed()
 	inos, err := s.meta.NewInos(ctx, len(made))
 	now := s.meta.Now()
@@ -100,7 +103,8 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			sourceOf(n.body).attend(n.body, func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // the end of the memory is independent of this call
+			withdraw := func(ctx context.Context, ino Ino, _ *content.Bound) { s.publications.withdraw(ctx, ino, n.offer) }
+			sourceOf(n.body).attend(n.file.Ino, withdraw) //nolint:contextcheck // the end of the memory is independent of this call
 		}
 	}
 	for i, err := range errs {
@@ -108,6 +112,22 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 			errs[i] = fmt.Errorf("publish %q: %w", set[i].Key, err)
 		}
 	}
+}
+
+// claimOfferings requests the keys of offerings, records the results in errs, and returns those whose
+// keys were granted.
+func claimOfferings(ctx context.Context, c *claims, all []*offering, errs []error) (granted []*offering, done func()) {
+	keys := make([]string, len(all))
+	for i, n := range all {
+		keys[i] = n.file.Name
+	}
+	refused, done := c.claim(ctx, SpacePublish, keys)
+	for i, n := range all {
+		if errs[n.at] = refused[i]; refused[i] == nil {
+			granted = append(granted, n)
+		}
+	}
+	return granted, done
 }
 
 // prepareOffering makes the content of a key, and the description of its record.
@@ -119,12 +139,10 @@ func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := h.describe(k, body)
-	file.Device = t.Name
-	return &offering{
-		bindJob: bindJob{body: body, file: file},
-		offer:   newOffer(k.Key, false, devices.NewSignal()),
-	}, err
+	n := &offering{body: body, offer: newOffer(k.Key, false, devices.NewSignal())}
+	err = h.describe(k, body, &n.file)
+	n.file.Device = t.Name
+	return n, err
 }
 
 // putPublished makes the names. Objects whose name can't be made are removed from the

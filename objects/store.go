@@ -29,6 +29,7 @@ type Store struct {
 	changes *changes
 	turns   turns
 	keyed   *keyed
+	binders sync.Pool // of *binder that have ended
 	// bindings uses memory of others, and exports makes memory available to others.
 	bindings     *bindings
 	exports      *exports

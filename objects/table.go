@@ -32,6 +32,8 @@ type table struct {
 	notices *notices
 	hole    []byte // zeros, to read from a hole; never written
 	shared  shared
+	// warner is warn, made once.
+	warner func(msg string, err error)
 	shards  [tableShards]tableShard
 }
 
@@ -81,13 +83,18 @@ func (tb *table) shard(ino Ino) *tableShard {
 func (s *tableShard) getLocked(ino Ino) *entry {
 	e := s.entries[ino]
 	if e == nil {
-		if s.entries == nil {
-			s.entries = map[Ino]*entry{}
-		}
 		e = &entry{}
-		s.entries[ino] = e
+		s.putLocked(ino, e)
 	}
 	return e
+}
+
+// +checklocks:s.mu
+func (s *tableShard) putLocked(ino Ino, e *entry) {
+	if s.entries == nil {
+		s.entries = map[Ino]*entry{}
+	}
+	s.entries[ino] = e
 }
 
 // +checklocks:s.mu

@@ -45,7 +45,7 @@ type Bound struct {
 	mu sync.Mutex
 	// cancel ends the watch over the owner; nil for none.
 	// +checklocks:mu
-	cancel func()
+	cancel Canceler
 	// spares are replicas of the same length, read when this memory can't be. They
 	// change under the object's lane.
 	// +checklocks:mu
@@ -65,12 +65,27 @@ type boundPart struct {
 	at     uint64 // in the file, or in of
 }
 
+// Canceler ends the watch over the owner of memory.
+type Canceler interface{ Cancel() }
+
+// CancelFunc is a function as a Canceler.
+type CancelFunc func()
+
+// Cancel calls the function.
+func (f CancelFunc) Cancel() { f() }
+
 // NewBound returns content of the device with that name, without parts. Errors of closing
 // its memory go to logf.
 func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *Bound {
-	b := &Bound{engine: e, name: name, logf: logf}
-	b.parts, b.of = b.part[:0], b.other[:0]
+	b := &Bound{}
+	b.Init(e, name, logf)
 	return b
+}
+
+// Init is NewBound in memory of the caller, which stays where it is.
+func (b *Bound) Init(e *transport.Engine, name devices.Name, logf func(msg string, err error)) {
+	b.engine, b.name, b.logf = e, name, logf
+	b.parts, b.of = b.part[:0], b.other[:0]
 }
 
 // AddFile appends n bytes at offset at of a file. The content takes over the file; several
@@ -154,15 +169,15 @@ func (b *Bound) Alive() bool {
 // HasEnded reports whether End was called, of its own memory alone.
 func (b *Bound) HasEnded() bool { return b.ended.Load() }
 
-// SetCancel stores the function that ends the watch over the owner. If the content has ended
+// SetCancel stores what ends the watch over the owner. If the content has ended
 // it is called at once.
-func (b *Bound) SetCancel(cancel func()) {
+func (b *Bound) SetCancel(cancel Canceler) {
 	b.mu.Lock()
 	b.cancel = cancel
 	ended := b.ended.Load()
 	b.mu.Unlock()
 	if ended {
-		cancel()
+		cancel.Cancel()
 	}
 }
 
@@ -177,7 +192,7 @@ func (b *Bound) End() {
 		return
 	}
 	if cancel != nil {
-		cancel()
+		cancel.Cancel()
 	}
 	for _, r := range spares {
 		r.End()
