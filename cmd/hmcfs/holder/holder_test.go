@@ -294,27 +294,9 @@ func TestHolderDies(t *testing.T) {
 	}
 	for name, request := range requests {
 		for _, more := range []bool{false, true} {
-			socket := filepath.Join(t.TempDir(), "s")
-			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-			must(t, err)
-			dies := func(conn *net.UnixConn) {
-				_, got, _ := receive(conn, make([]byte, maxMessage))
-				if got != nil {
-					_ = got.Close()
-				}
+			socket, end := dyingHolder(t, func(conn *net.UnixConn) {
 				if more && name == "kept" {
 					_ = send(conn, &message{Name: "a", More: true}, f)
-				}
-				_ = conn.Close()
-			}
-			var all sync.WaitGroup
-			all.Go(func() {
-				for {
-					conn, over := l.AcceptUnix()
-					if over != nil {
-						return
-					}
-					all.Go(func() { dies(conn) }) // a write has a connection of its own
 				}
 			})
 			c, err := Dial(socket)
@@ -325,9 +307,38 @@ func TestHolderDies(t *testing.T) {
 				}
 			}
 			_ = c.Close() // again, if the request has done so
-			must(t, l.Close())
-			all.Wait()
+			end()
 		}
+	}
+}
+
+// dyingHolder listens as a holder that ends each connection after a request, and after last. end returns once it has ended.
+func dyingHolder(t *testing.T, last func(*net.UnixConn)) (socket string, end func()) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	must(t, err)
+	dies := func(conn *net.UnixConn) {
+		_, got, _ := receive(conn, make([]byte, maxMessage))
+		if got != nil {
+			_ = got.Close()
+		}
+		last(conn)
+		_ = conn.Close()
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			all.Go(func() { dies(conn) }) // a write has a connection of its own
+		}
+	})
+	return socket, func() {
+		must(t, l.Close())
+		all.Wait()
 	}
 }
 
