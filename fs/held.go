@@ -283,6 +283,7 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		}
 		h.adopt(slot, out.Fh)
 		return fuse.OK
+	case heldLink: // is not opened
 	}
 	return fuse.EBADF
 }
@@ -327,6 +328,7 @@ func (h *holding) reopenOther(slot *heldSlot) fuse.Status {
 		}
 		h.adopt(slot, out.Fh)
 		return fuse.OK
+	case heldLink: // is not opened
 	}
 	return fuse.EBADF
 }

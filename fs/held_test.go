@@ -215,7 +215,7 @@ func (h *heldRig) twice(t *testing.T, what string, ino uint64, send func(in fuse
 // those of which the kernel has references.
 func TestLinksContinue(t *testing.T) {
 	h := newHeldRig(t)
-	keys := &h.filesystem.otherKeys
+	keys := &h.otherKeys
 	keys.held = h.on.state
 	inos := map[string]metadata.Ino{}
 	for i := range 30 {
@@ -235,11 +235,11 @@ func TestLinksContinue(t *testing.T) {
 	}
 	for i := range 30 {
 		key := fmt.Sprintf("model/%d", i)
-		got, ok := next.filesystem.otherKeys.key(inos[key])
+		got, ok := next.otherKeys.key(inos[key])
 		if want := i%3 > 0; ok != want || ok && got != key {
 			t.Errorf("the symlink of %s, with %d references, is that of %q, %t", key, i%3, got, ok)
 		}
-		next.filesystem.otherKeys.forget(inos[key], uint64(i%3))
+		next.otherKeys.forget(inos[key], uint64(i%3))
 	}
 	if left := next.on.state.all(); len(left) > 0 {
 		t.Errorf("%d symlinks are left that the kernel does not know", len(left))
