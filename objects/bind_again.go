@@ -19,6 +19,9 @@ import (
 // errOfSession reports that an object was memory of a session of the previous run.
 var errOfSession = fmt.Errorf("it was memory of a session of the daemon's previous run: %w", ErrLost)
 
+// errAwaited reports that the owner of an object's memory is awaited.
+var errAwaited = errors.New("its session may come back")
+
 // errUnseen reports that a path could not be resolved to an object's memory without a
 // request to its file system.
 var errUnseen = errors.New("its path can't be resolved without a request to its file system")
@@ -70,6 +73,9 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 	if errors.Is(err, errUnseen) {
 		return err
 	}
+	if errors.Is(err, errAwaited) {
+		return nil
+	}
 	if err == nil {
 		bs.log.Info("object bound again after a restart", zap.Uint64("ino", uint64(ino)))
 		return nil
@@ -115,19 +121,12 @@ func (w userWaits) look(uid uint32, fn func() error) error {
 }
 
 func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.Inode, asking bool, waited userWaits) error {
-	data, err := bs.meta.Binding(ctx, in.Ino)
+	record, err := bs.recordOf(ctx, in.Ino)
 	if err != nil {
 		return err
 	}
-	record := binding{}
-	if err = json.Unmarshal(data, &record); err != nil {
-		return fmt.Errorf("read the binding: %w", err)
-	}
-	if record.Version != bindingVersion {
-		return fmt.Errorf("binding has version %d, this program supports %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
-	}
 	if record.Session {
-		return errOfSession
+		return bs.expectOwner(t, in, record)
 	}
 	boot, err := owner.Boot()
 	if err == nil && record.Boot != boot {
@@ -146,6 +145,23 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 	}
 	bs.table.adoptBound(in.Ino, t, b.body, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	return bs.watch(in.Ino, b) //nolint:contextcheck // the watch lasts until the owner ends
+}
+
+// recordOf reads the record of a binding.
+//
+// Errors: metadata.ErrNoXattr if there is none; metadata.ErrNewer.
+func (bs *bindings) recordOf(ctx context.Context, ino Ino) (record binding, err error) {
+	data, err := bs.meta.Binding(ctx, ino)
+	if err != nil {
+		return record, err
+	}
+	if err = json.Unmarshal(data, &record); err != nil {
+		return record, fmt.Errorf("read the binding: %w", err)
+	}
+	if record.Version != bindingVersion {
+		return record, fmt.Errorf("binding has version %d, this program supports %d: %w", record.Version, bindingVersion, metadata.ErrNewer)
+	}
+	return record, nil
 }
 
 // reopen opens the memory of a record again, which must be the same memory as before.

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -65,7 +66,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	file, err := b.holder.describe(k, body)
+	file, err := b.holder.describe(ctx, k, body)
 	if err != nil {
 		return err
 	}
@@ -102,14 +103,14 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 }
 
 // describe returns the record of an object made of blobs, without its key and number.
-func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
+func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	who := h.who
-	record, err := h.record()
+	record, err := h.recordFor(ctx, k.Blobs)
 	if err != nil {
 		return metadata.NewFile{}, err
 	}
 	file := metadata.NewFile{
-		Name: k.Key, Fleeting: true, Binding: record, Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: h.id == "", Binding: record, Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: who.UID, GID: who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
@@ -117,6 +118,21 @@ func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, erro
 		file.Xattrs = map[string][]byte{xattrBlobs: text}
 	}
 	return file, err
+}
+
+// recordFor returns the record of a binding to blobs. That of a session that a later daemon continues
+// says which ones they are.
+func (h *Holder) recordFor(ctx context.Context, blobs []Blob) ([]byte, error) {
+	if h.id == "" {
+		return h.record()
+	}
+	of := binding{
+		Version: bindingVersion, UID: h.who.UID, Session: true, Holder: h.id, Call: callOf(ctx).number, Blobs: make([]uint64, 0, 3*len(blobs)),
+	}
+	for i := range blobs {
+		of.Blobs = append(of.Blobs, blobs[i].Region.number, blobs[i].Off, blobs[i].Len)
+	}
+	return json.Marshal(of)
 }
 
 // run makes the objects of one device.
@@ -177,7 +193,7 @@ func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, sp
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino, body := b.store, j.file.Ino, j.body
 	if err == nil {
-		sourceOf(body).attend(body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, body) }) //nolint:contextcheck // the end of the memory is independent of this call
+		sourceOf(body).attend(body, s.endOf(ino, body, nil))
 		return nil
 	}
 	s.table.dropBound(ino)

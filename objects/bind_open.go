@@ -38,6 +38,12 @@ type binding struct {
 	// Session reports that the memory is registered memory of a holder, which ends with the
 	// run.
 	Session bool `json:"session,omitempty"`
+	// Holder identifies the session that a later daemon continues; empty for any other. Blobs are those of
+	// the object: the numbers of their regions, offsets and lengths in turn.
+	Holder string   `json:"holder,omitempty"`
+	Blobs  []uint64 `json:"blobs,omitempty"`
+	// Call is the number of the call that has published it, in the session.
+	Call uint64 `json:"call,omitempty"`
 }
 
 // opened is a binding whose memory has been opened.

@@ -2,6 +2,8 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,6 +18,8 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
+	// id identifies the session across daemons; empty for a holder that ends with this one.
+	id string
 	// record returns the record of a binding of its memory.
 	record func() ([]byte, error)
 	// blobs counts the blobs of all contents that are made of its memory.
@@ -24,6 +28,9 @@ type Holder struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
+	// continued is set if an earlier daemon has had the holder's session.
+	// +checklocks:mu
+	continued bool
 	// +checklocks:mu
 	regions map[*Region]struct{}
 	// files are the files to which the holder has bound keys.
@@ -38,6 +45,17 @@ func (s *Store) NewHolder(who Caller) *Holder {
 		return json.Marshal(binding{Version: bindingVersion, UID: who.UID, Session: true})
 	})
 	s.holders.Store(h, nil)
+	return h
+}
+
+// NewSession is NewHolder for a session: if the store outlives its process, so do the session's keys and
+// publications, which a holder of a session with the same name gets back by Continue. The name is a secret.
+func (s *Store) NewSession(who Caller, name string) *Holder {
+	h := s.NewHolder(who)
+	if s.lasting && name != "" {
+		sum := sha256.Sum256([]byte(name))
+		h.id = hex.EncodeToString(sum[:16])
+	}
 	return h
 }
 
@@ -68,6 +86,11 @@ func (h *Holder) end(ctx context.Context) []*Region {
 	h.store.holders.Delete(h)
 	for _, r := range regions {
 		r.end(ctx)
+	}
+	if h.id != "" {
+		for _, one := range h.store.bindings.absences.take(h.id) {
+			h.store.loseAbsent(context.WithoutCancel(ctx), one)
+		}
 	}
 	return regions
 }
@@ -105,6 +128,21 @@ func (h *Holder) rememberFile(key string, ino Ino) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.files[key] = ino
+}
+
+// hasFile reports whether the holder continues a session and has registered a file.
+func (h *Holder) hasFile(ino Ino) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.continued {
+		return false
+	}
+	for r := range h.regions {
+		if r.body == nil && r.ino == ino {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetFile reports whether the holder has given a file a key, and deletes that

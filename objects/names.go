@@ -26,7 +26,10 @@ type names struct {
 	table   *table
 	attrs   *attributes
 	events  *events
-	stripes [nameStripes]sync.Mutex
+	// lasting is that of the store.
+	lasting  bool
+	receipts *receipts
+	stripes  [nameStripes]sync.Mutex
 }
 
 func stripe(dir Ino) int { return int(uint64(dir) % nameStripes) }
@@ -216,13 +219,19 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 	}
 	if err == nil {
 		var after metadata.Inode
-		if v.isFleeting() {
+		switch {
+		case len(v.receipts) > 0:
+			after, err = n.meta.UnlinkNoting(ctx, parent, name, v.receipts)
+		case v.isFleeting() && !n.lasting:
 			after, err = n.meta.UnlinkSoon(ctx, parent, name)
-		} else {
+		default:
 			after, err = n.meta.Unlink(ctx, parent, name)
 		}
 		if err == nil {
 			v.removed(after)
+		}
+		if err == nil && len(v.receipts) > 0 {
+			n.receipts.note(v.receipts)
 		}
 	}
 	unlock()
@@ -269,6 +278,8 @@ type victim struct {
 	parts []metadata.PartKey
 	// size is the size that it had, if an event needs it.
 	size uint64
+	// receipts are noted with the removal.
+	receipts []string
 	// unasked reports that the name is removed without a request of the kernel.
 	unasked bool
 	// ended is a publication that has ended with result; its publisher is notified when no

@@ -74,7 +74,12 @@ type offering struct {
 func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal, errs []error) {
 	var made []*offering
 	for i := range set {
-		n, err := h.prepareOffering(&set[i])
+		if h.Received(ctx, set[i].Key) {
+			all[i] = devices.NewSignal()
+			all[i].Set(nil)
+			continue
+		}
+		n, err := h.prepareOffering(ctx, &set[i])
 		if err != nil {
 			errs[i] = err
 			continue
@@ -100,7 +105,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			sourceOf(n.body).attend(n.body, func(ctx context.Context) { s.publications.withdraw(ctx, n.file.Ino, n.offer) }) //nolint:contextcheck // the end of the memory is independent of this call
+			sourceOf(n.body).attend(n.body, s.endOf(n.file.Ino, n.body, n.offer))
 		}
 	}
 	for i, err := range errs {
@@ -111,7 +116,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 }
 
 // prepareOffering makes the content of a key, and the description of its record.
-func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
+func (h *Holder) prepareOffering(ctx context.Context, k *Keyed) (*offering, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
 		return nil, err
 	}
@@ -119,12 +124,14 @@ func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := h.describe(k, body)
+	file, err := h.describe(ctx, k, body)
 	file.Device = t.Name
-	return &offering{
+	n := &offering{
 		bindJob: bindJob{body: body, file: file},
 		offer:   newOffer(k.Key, false, devices.NewSignal()),
-	}, err
+	}
+	n.offer.receipt = h.receipt(ctx, k.Key)
+	return n, err
 }
 
 // putPublished makes the names. Objects whose name can't be made are removed from the
@@ -169,7 +176,7 @@ func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*devi
 		return nil, metadata.ErrExist
 	}
 	made := sourceOf(n.body)
-	if err := o.checkMadeOf(made.holder, made.blobs); err != nil {
+	if err := o.checkMadeOf(made.holder.Load(), made.blobs); err != nil {
 		return nil, err
 	}
 	return of.publication, nil

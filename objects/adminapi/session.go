@@ -23,6 +23,11 @@ const (
 // SessionHeader is the header in which a call names its session.
 const SessionHeader = "Hmcfs-Session"
 
+// ContinuesHeader is the header of the answer to a request for a session that a later daemon continues
+// if this one dies: the time, in seconds, within which the client must come back. It then names the
+// session in SessionHeader of its request for one.
+const ContinuesHeader = "Hmcfs-Continues"
+
 // MaxCall bounds the body of a call, in bytes: 10 000 of the longest keys have room for more
 // than a hundred blobs each.
 const MaxCall = 64 << 20
@@ -48,6 +53,7 @@ const (
 	VerbExpire      Verb = "expire"
 	VerbWait        Verb = "wait"
 	VerbUnregister  Verb = "unregister"
+	VerbContinue    Verb = "continue"
 )
 
 // SessionLine is a line of the response to opening a session. The first line names the
@@ -115,6 +121,8 @@ type Register struct {
 	Target bool `json:"target,omitempty"`
 	// Descriptors is the number of descriptors passed with the request.
 	Descriptors int `json:"descriptors,omitempty"`
+	// Number is the number that the memory had before, in a session that is continued.
+	Number hetero.MemoryID `json:"number,omitempty"`
 }
 
 // Registered is the answer to Register.

@@ -143,6 +143,26 @@ func (d *Daemon) useHeld(earlier *holder.Client) error {
 	return fs.DropHeld(earlier) // a new mount, with the memory of the one before
 }
 
+// sessionsLimit is the time within which clients come back to the daemon that follows a dead one.
+const sessionsLimit = time.Minute
+
+// continues returns the time within which the clients of this daemon's sessions come back to the one
+// that follows; 0 if none does.
+func (d *Daemon) continues() time.Duration {
+	if d.holder == nil {
+		return 0
+	}
+	return sessionsLimit
+}
+
+// absent returns the time for which memory of sessions waits for its owners.
+func (d *Daemon) absent() time.Duration {
+	if !d.resumes {
+		return 0
+	}
+	return sessionsLimit
+}
+
 // keeper returns the holder as what it is to the layers below; nil without one.
 func (d *Daemon) keeper() devices.DescriptorStore {
 	if d.holder == nil {
