@@ -110,7 +110,7 @@ func (h *held) use(users map[string]func(*heldUser) error, disturb func()) {
 	var all sync.WaitGroup
 	for name, use := range users {
 		all.Go(func() {
-			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
+			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, socket: socketOf(h.m), stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
 			if err := os.Mkdir(w.dir, 0o755); err != nil {
 				h.t.Error(err)
 				return
@@ -186,7 +186,7 @@ func (h *held) clear() {
 
 // heldUser is a program that uses one directory.
 type heldUser struct {
-	dir, mount string
+	dir, mount, socket string
 
 	round int
 	rng   *rand.Rand
@@ -196,6 +196,7 @@ type heldUser struct {
 	data []byte
 	view []byte
 	at   int
+	own  []*heldSession
 }
 
 func (w *heldUser) stopped() bool {
@@ -450,7 +451,7 @@ func (w *heldUser) close() error {
 	if w.file != nil {
 		errs = append(errs, w.file.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.leave())...)
 }
 
 // inOrder calls the steps until one fails.

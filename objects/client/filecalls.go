@@ -65,7 +65,8 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 			a.recycle()
 		}
 	}()
-	if err := s.sendFileCall(q, a.id); err != nil {
+	a.file = q
+	if err := s.sendNew(a); err != nil {
 		a.over = true // it has not begun
 		return frames.FileAnswer{}, err
 	}
@@ -99,9 +100,9 @@ func closedError(err error) error {
 }
 
 // sendFileCall sends a call. Its error is that of encoding.
-func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
-	s.sending.Lock()
-	defer s.sending.Unlock()
+//
+// +checklocks:s.sending
+func (s *Session) sendFileCall(q *fileAsk, id uint64, again bool) error {
 	head, err := frames.AppendFileCall(frames.Begin(s.out[:0], frames.KindFile, uint8(q.verb), id), &q.call)
 	if errors.Is(err, frames.ErrFrame) {
 		return syscall.ENAMETOOLONG
@@ -110,6 +111,9 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 		return err
 	}
 	s.out = head
+	if again {
+		frames.SetAgain(head)
+	}
 	if len(q.call.Data) <= sessionBuffer/2 {
 		head = append(head, q.call.Data...)
 		s.out = head

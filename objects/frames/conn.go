@@ -253,16 +253,12 @@ func (c *Conn) sleep() error {
 		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		return os.ErrDeadlineExceeded
 	}
-	if err = c.control(watch, unix.EPOLL_CTL_ADD); err != nil {
+	if err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLIN); err != nil {
 		return err
 	}
 	// What is there already is reported at once.
-	var events [1]unix.EpollEvent
-	err = watch.Read(func(fd uintptr) bool {
-		n, failed := unix.EpollWait(int(fd), events[:], 0)
-		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
-	})
-	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL))
+	err = waitFor(watch)
+	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL, unix.EPOLLIN))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		c.cut.Store(false)
@@ -270,12 +266,42 @@ func (c *Conn) sleep() error {
 	return err
 }
 
-// control adds the socket to what an epoll watches, or removes it.
-func (c *Conn) control(watch syscall.RawConn, op int) error {
+// AwaitEnd returns without an error when the connection has ended, by the peer or by this side. It may be called
+// beside the other methods; it is not woken by what arrives.
+func (c *Conn) AwaitEnd() error {
+	ends, err := newWatch()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ends.Close() }() // nothing was written to it
+	watch, err := ends.SyscallConn()
+	if err == nil {
+		err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP)
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return waitFor(watch)
+}
+
+// waitFor waits until an epoll has an event.
+func waitFor(watch syscall.RawConn) error {
+	var events [1]unix.EpollEvent
+	return watch.Read(func(fd uintptr) bool {
+		n, failed := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
+	})
+}
+
+// control adds the socket to what an epoll watches, for some events, or removes it.
+func (c *Conn) control(watch syscall.RawConn, op int, events uint32) error {
 	var closed, failed error
 	err := watch.Control(func(at uintptr) {
 		closed = c.raw.Control(func(fd uintptr) {
-			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+			event := unix.EpollEvent{Events: events, Fd: int32(fd)}
 			failed = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), op, int(fd), &event))
 		})
 	})

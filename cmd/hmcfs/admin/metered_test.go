@@ -37,7 +37,7 @@ func (r *registry) Close() error { return nil }
 func TestMetered(t *testing.T) {
 	t.Parallel()
 	refused := &Refusals{}
-	s, u := newSessions(refused), &user{}
+	s, u := newSessions(Options{Refusals: refused}), &user{}
 	begin := func() *metered {
 		return &metered{Client: &registry{}, sessions: s, user: u, files: map[hetero.MemoryID]int{}}
 	}
@@ -76,7 +76,7 @@ func TestMetered(t *testing.T) {
 func TestListenersAreBounded(t *testing.T) {
 	t.Parallel()
 	refused := &Refusals{}
-	s := newSessions(refused)
+	s := newSessions(Options{Refusals: refused})
 	stranger, mine := &conn{peer: Peer{UID: 7}}, &conn{peer: Peer{UID: 7}, trusted: true}
 	var leaves []func()
 	for range maxListeners {
