@@ -44,8 +44,8 @@ type heldSession struct {
 	id     hetero.MemoryID
 }
 
-// sessionMemory is the size of the memory of a session.
-const sessionMemory = 1 << 20
+// heldBytes is the size of the memory of a session.
+const heldBytes = 1 << 20
 
 // sessions opens the sessions of a user, once.
 func (w *heldUser) sessions() (a, b *heldSession, err error) {
@@ -56,7 +56,7 @@ func (w *heldUser) sessions() (a, b *heldSession, err error) {
 		}
 		one := &heldSession{Session: s, device: devices.Name(filepath.Base(filepath.Dir(w.dir)))}
 		w.own = append(w.own, one)
-		one.memory, one.id, err = one.register(sessionMemory)
+		one.memory, one.id, err = one.register(heldBytes)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -106,14 +106,14 @@ func (w *heldUser) key(name string) []string {
 // fill puts fresh bytes into the memory of a session.
 func (w *heldUser) fill(s *heldSession) (off, n int, data []byte) {
 	n = 1 + w.rng.IntN(100_000)
-	off, data = w.rng.IntN(sessionMemory-n), w.fresh(n)
+	off, data = w.rng.IntN(heldBytes-n), w.fresh(n)
 	copy(s.memory[off:], data)
 	return off, n, data
 }
 
 // get reads a key by a session, and compares.
 func (w *heldUser) get(s *heldSession, key []string, want []byte) error {
-	off := w.rng.IntN(sessionMemory - len(want))
+	off := w.rng.IntN(heldBytes - len(want))
 	clear(s.memory[off : off+len(want)])
 	_, err := s.DevMGet(context.Background(), key, s.list(off, len(want)), hetero.GetOptions{})
 	return errors.Join(err, same(key[0], s.memory[off:off+len(want)], want))
@@ -151,7 +151,7 @@ func (w *heldUser) standing() error {
 	if err != nil {
 		return err
 	}
-	size := sessionMemory / many
+	size := heldBytes / many
 	i := w.rng.IntN(many)
 	if w.round == 0 {
 		for i := range many {
@@ -173,7 +173,7 @@ func (w *heldUser) handOver() error {
 	}
 	ctx, key := context.Background(), w.key(fmt.Sprint(w.round%3))
 	off, n, data := w.fill(a)
-	to := w.rng.IntN(sessionMemory - n)
+	to := w.rng.IntN(heldBytes - n)
 	clear(b.memory[to : to+n])
 	var offered, coming []*hetero.Future
 	publish := func() (err error) { offered, err = a.DevPublish(ctx, key, a.list(off, n)); return err }
@@ -302,10 +302,20 @@ func (w *heldUser) bound() error {
 	return inOrder(
 		func() (err error) { got, err = os.ReadFile(name); return err },
 		func() error { return same(name, got, data) },
-		func() error { data = w.fresh(size); return os.WriteFile(name, data, 0) },
+		func() error { data = w.fresh(size); return overwrite(name, data) },
 		func() error { got = make([]byte, size); _, err := w.file.ReadAt(got, 0); return err },
 		func() error { return same("the memory of "+name, got, data) },
 	)
+}
+
+// overwrite writes to the start of a file.
+func overwrite(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, 0)
+	return errors.Join(err, f.Close())
 }
 
 // leave ends the sessions.

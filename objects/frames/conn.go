@@ -40,6 +40,8 @@ type Conn struct {
 	raw  syscall.RawConn
 	// wait is made when a read has to wait for long: most connections of many never do.
 	wait waiter
+	// ends is that of AwaitEnd.
+	ends waiter
 	// try is attempt, made once.
 	try func(fd uintptr) bool
 	// cut is true when the next Read, or that in progress, returns os.ErrDeadlineExceeded.
@@ -122,8 +124,9 @@ func (w *waiter) interrupt() {
 func (w *waiter) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	closed := w.closed
 	w.closed = true
-	if w.later == nil {
+	if w.later == nil || closed {
 		return nil
 	}
 	return w.later.Close()
@@ -267,24 +270,20 @@ func (c *Conn) sleep() error {
 }
 
 // AwaitEnd returns without an error when the connection has ended, by the peer or by this side. It may be called
-// beside the other methods; it is not woken by what arrives.
+// once, beside the other methods; it is not woken by what arrives.
 func (c *Conn) AwaitEnd() error {
-	ends, err := newWatch()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = ends.Close() }() // nothing was written to it
-	watch, err := ends.SyscallConn()
+	_, watch, err := c.ends.get()
 	if err == nil {
 		err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP)
 	}
+	if err == nil {
+		err = waitFor(watch)
+	}
+	err = errors.Join(err, c.ends.close())
 	if errors.Is(err, os.ErrClosed) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return waitFor(watch)
+	return err
 }
 
 // waitFor waits until an epoll has an event.
@@ -357,5 +356,5 @@ func (c *Conn) Shut(how int) {
 // Close closes the connection, and ends its reads and writes.
 func (c *Conn) Close() error {
 	c.Shut(unix.SHUT_RDWR)
-	return errors.Join(c.file.Close(), c.wait.close())
+	return errors.Join(c.file.Close(), c.wait.close(), c.ends.close())
 }
