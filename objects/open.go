@@ -61,7 +61,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
 	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx), asking: map[spaced]int{}}
 	ev := &events{claims: cl}
-	rs := &receipts{meta: meta, log: log, earlier: map[string]struct{}{}}
+	rs := &receipts{meta: meta, log: log, known: map[string]struct{}{}}
 	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev, lasting: o.Keeper != nil, receipts: rs}
 	ch := &changes{notices: ns}
 	ks := &keyed{

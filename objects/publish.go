@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -74,11 +75,6 @@ type offering struct {
 func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal, errs []error) {
 	var made []*offering
 	for i := range set {
-		if h.Received(ctx, set[i].Key) {
-			all[i] = devices.NewSignal()
-			all[i].Set(nil)
-			continue
-		}
 		n, err := h.prepareOffering(ctx, &set[i])
 		if err != nil {
 			errs[i] = err
@@ -101,7 +97,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 		}
 	}
 	if err == nil {
-		s.publications.putPublished(context.WithoutCancel(ctx), made, all, errs)
+		s.publications.putPublished(context.WithoutCancel(ctx), h, made, all, errs)
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
@@ -136,12 +132,13 @@ func (h *Holder) prepareOffering(ctx context.Context, k *Keyed) (*offering, erro
 
 // putPublished makes the names. Objects whose name can't be made are removed from the
 // table.
-func (ps *publications) putPublished(ctx context.Context, made []*offering, all []*devices.Signal, errs []error) {
+func (ps *publications) putPublished(ctx context.Context, h *Holder, made []*offering, all []*devices.Signal, errs []error) {
+	defer ps.names.lock(metadata.PublishIno, metadata.PublishIno)() // under which receipts are noted
+	made = ps.unreceived(ctx, h, made, all)
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
 		files[i] = n.file
 	}
-	defer ps.names.lock(metadata.PublishIno, metadata.PublishIno)()
 	results, failure := ps.meta.Put(ctx, metadata.PublishIno, files)
 	for i, n := range made {
 		r := putResult(results, i, failure)
@@ -156,6 +153,22 @@ func (ps *publications) putPublished(ctx context.Context, made []*offering, all 
 		}
 		errs[n.at] = r.Err
 	}
+}
+
+// unreceived returns the publications that were not received before the call was asked again.
+func (ps *publications) unreceived(ctx context.Context, h *Holder, made []*offering, all []*devices.Signal) []*offering {
+	if !AskedAgain(ctx) {
+		return made
+	}
+	return slices.DeleteFunc(slices.Clone(made), func(n *offering) bool {
+		done := h.Received(ctx, n.file.Name)
+		if done {
+			ps.table.dropBound(n.file.Ino)
+			all[n.at] = devices.NewSignal()
+			all[n.at].Set(nil)
+		}
+		return done
+	})
 }
 
 // publishedBefore finds the publication that already has the name of n, if it is the

@@ -23,9 +23,11 @@ type receipts struct {
 	log  *zap.Logger
 
 	mu sync.Mutex
-	// earlier are those of the run before.
+	// asked is the end of the time in which sessions of the run before ask again.
+	asked time.Time
+	// known are those of the run before, and those of this one until then.
 	// +checklocks:mu
-	earlier map[string]struct{}
+	known map[string]struct{}
 	// noted are all of them, in the order of their ends.
 	// +checklocks:mu
 	noted []noted
@@ -44,6 +46,7 @@ func receiptOf(holder string, call uint64, key string) string {
 
 // load reads the receipts of the run before, which sessions may ask for until a time.
 func (r *receipts) load(ctx context.Context, until time.Time) error {
+	r.asked = until
 	all, err := r.meta.Receipts(ctx)
 	if err != nil || len(all) == 0 {
 		return err
@@ -51,7 +54,7 @@ func (r *receipts) load(ctx context.Context, until time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, text := range all {
-		r.earlier[text] = struct{}{}
+		r.known[text] = struct{}{}
 	}
 	r.noted = append(r.noted, noted{until: until, texts: all})
 	return nil
@@ -61,14 +64,20 @@ func (r *receipts) load(ctx context.Context, until time.Time) error {
 func (r *receipts) note(texts []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.noted = append(r.noted, noted{until: time.Now().Add(receiptsKept), texts: texts})
+	now := time.Now()
+	r.noted = append(r.noted, noted{until: now.Add(receiptsKept), texts: texts})
+	if now.Before(r.asked) {
+		for _, text := range texts {
+			r.known[text] = struct{}{}
+		}
+	}
 }
 
-// has reports whether the run before has noted a receipt.
+// has reports whether a receipt was noted, for a call that is asked again.
 func (r *receipts) has(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, found := r.earlier[text]
+	_, found := r.known[text]
 	return found
 }
 
@@ -96,7 +105,7 @@ func (r *receipts) drop(ctx context.Context, now time.Time) {
 		r.noted = r.noted[1:]
 	}
 	for _, text := range over {
-		delete(r.earlier, text)
+		delete(r.known, text)
 	}
 	r.mu.Unlock()
 	for len(over) > 0 {

@@ -64,6 +64,9 @@ func (h *held) torture(users map[string]func(*heldUser) error) {
 		}
 		last := 0
 		for range count {
+			if rand.IntN(4) > 0 { // the holder gives up if it never comes so far
+				kit.Eventually(h.t, time.Minute, func() error { _, err := h.m.Client().Version(h.t.Context()); return err })
+			}
 			<-time.After(time.Duration(200+rand.IntN(1800)) * time.Millisecond) // a random moment
 			kit.Eventually(h.t, time.Minute, func() bool {
 				pid := h.m.Living()
