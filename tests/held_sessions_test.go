@@ -31,7 +31,7 @@ func TestHeldSessions(t *testing.T) {
 	h.torture(map[string]func(w *heldUser) error{
 		"host/keys": (*heldUser).keys, "sim0/keys": (*heldUser).keys, "host/standing": (*heldUser).standing,
 		"host/handover": (*heldUser).handOver, "sim0/handover": (*heldUser).handOver, "host/appear": (*heldUser).appear,
-		"host/copies": (*heldUser).copies, "sim0/memory": (*heldUser).memory, "host/bound": (*heldUser).bound,
+		"host/copies": (*heldUser).copies, "sim0/memory": (*heldUser).memory, "host/watch": (*heldUser).watch, "sim0/files": (*heldUser).files, "host/bound": (*heldUser).bound,
 	})
 	h.checkEnd()
 }
@@ -308,6 +308,72 @@ func (w *heldUser) bound() error {
 	)
 }
 
+// watch waits for the events of a key, or for one that says that some are missing.
+func (w *heldUser) watch() error {
+	a, b, err := w.sessions()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if w.events == nil {
+		if w.events, err = client.New(w.socket).Watch(ctx); err != nil {
+			return err
+		}
+	}
+	key := w.key(fmt.Sprint(w.round))
+	off, n, data := w.fill(a)
+	for _, kind := range []string{"created", "removed"} {
+		change := func() error { _, err := a.DevMSet(ctx, key, a.list(off, n)); return err }
+		if kind == "removed" {
+			change = func() error { _, err := b.DevDelete(ctx, key); return err }
+		} else if err = inOrder(change, func() error { return w.get(b, key, data) }); err != nil {
+			return err
+		}
+		if kind == "removed" {
+			if err = change(); err != nil {
+				return err
+			}
+		}
+		for {
+			e, err := w.events.Next(ctx)
+			if err != nil {
+				return err
+			}
+			if e.Kind == "dropped" || e.Kind == kind && e.Key == key[0] {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// files uses files through a session, and one that is open all the time.
+func (w *heldUser) files() error {
+	a, _, err := w.sessions()
+	if err != nil {
+		return err
+	}
+	files, dir := a.Files(), filepath.Join("sim0", filepath.Base(w.dir))
+	if w.open == nil {
+		if w.open, err = files.Create(dir+"/open", 0o600); err != nil {
+			return err
+		}
+	}
+	one, two, sub := dir+"/one", dir+"/two", fmt.Sprintf("%s/%d", dir, w.round)
+	data, got := w.fresh(1+w.rng.IntN(100_000)), []byte(nil)
+	return inOrder(
+		func() error { _, err := w.open.WriteAt(data, 100); return err },
+		func() error { got = make([]byte, len(data)); _, err := w.open.ReadAt(got, 100); return err },
+		func() error { return same(w.open.Name(), got, data) },
+		func() error { return files.Mkdir(sub, 0o700) }, func() error { return files.WriteFile(one, data, 0o600) },
+		func() error { return files.Rename(one, two) },
+		func() (err error) { got, err = files.ReadFile(two); return err },
+		func() error { return same(two, got, data) },
+		func() error { return files.Remove(two) }, func() error { return files.Remove(sub) },
+	)
+}
+
 // overwrite writes to the start of a file.
 func overwrite(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -321,6 +387,12 @@ func overwrite(name string, data []byte) error {
 // leave ends the sessions.
 func (w *heldUser) leave() error {
 	var errs []error
+	if w.events != nil {
+		errs = append(errs, w.events.Close())
+	}
+	if w.open != nil {
+		errs = append(errs, w.open.Close())
+	}
 	for _, s := range w.own {
 		errs = append(errs, s.Close())
 		if s.memory != nil {

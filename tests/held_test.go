@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -200,6 +201,9 @@ type heldUser struct {
 	view []byte
 	at   int
 	own  []*heldSession
+	// events and open are those of programs with sessions.
+	events *client.Watch
+	open   *client.File
 }
 
 func (w *heldUser) stopped() bool {

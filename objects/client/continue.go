@@ -22,6 +22,9 @@ import (
 const (
 	// firstPause and lastPause are the pauses between two attempts to reach the next daemon.
 	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
+	// missingLimit bounds the time for which a daemon that follows may have no socket yet: one that has died leaves
+	// it, and one that has ended in order does not.
+	missingLimit = 2 * time.Second
 	// attemptLimit bounds one attempt.
 	attemptLimit = 10 * time.Second
 )
@@ -55,6 +58,76 @@ func (s *Session) unremember(id hetero.MemoryID) {
 	delete(s.registered, id)
 	s.mu.Unlock()
 	adminapi.CloseAll(r.files)
+}
+
+// reopening says how a file is opened again with the next daemon.
+type reopening struct {
+	name  string
+	flags uint32
+	ino   uint64
+}
+
+// daemon returns the generation of the daemon.
+func (s *Session) daemon() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.generation
+}
+
+// opened keeps what is needed to open a file again. It returns false if the daemon of a generation, which had
+// been there before the file was opened, has died meanwhile.
+func (s *Session) opened(f *File, flags uint32, a *frames.FileAnswer, generation int) (bool, error) {
+	if s.continues == 0 {
+		return true, nil
+	}
+	st, err := frames.ParseStat(a.Data)
+	if err != nil {
+		return false, f.fault("open", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.back != nil || s.generation != generation {
+		return false, nil
+	}
+	s.files[f.handle] = reopening{name: f.name, flags: flags &^ (unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_CLOEXEC), ino: st.Ino}
+	return true, nil
+}
+
+// forgetFile ends what opened has kept.
+func (s *Session) forgetFile(handle uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, handle)
+}
+
+// openAgain opens the files of the session with the next daemon, under the numbers that they have had. Calls on those that
+// it does not find fail with EBADF.
+func (s *Session) openAgain(conn *frames.Conn, in *receiver) error {
+	s.mu.Lock()
+	files := maps.Clone(s.files)
+	s.mu.Unlock()
+	for handle, f := range files {
+		id := s.number()
+		frame, err := frames.AppendFileCall(frames.Begin(nil, frames.KindFile, uint8(frames.FileOpen), id), &frames.FileCall{
+			Name: f.name, Flags: f.flags, Handle: handle, Size: f.ino,
+		})
+		if err != nil {
+			return err
+		}
+		frames.SetAgain(frame)
+		if _, err = exchanged(conn, in, frame, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number returns the number of a new call.
+func (s *Session) number() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	return s.last
 }
 
 // duplicates returns duplicates of descriptors.
@@ -166,7 +239,7 @@ func (s *Session) comeBack() {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.find(ctx)
+	err := retry(ctx, s.arrive)
 	s.mu.Lock()
 	back := s.back
 	s.back = nil
@@ -185,12 +258,21 @@ func (s *Session) comeBack() {
 	s.askAgainLocked()
 }
 
-// find connects to the next daemon until that succeeds.
-func (s *Session) find(ctx context.Context) error {
+// retry makes attempts to reach the next daemon until one succeeds, or no other one makes sense.
+func retry(ctx context.Context, attempt func(context.Context) error) error {
+	var missing time.Time // the time since which there is no socket
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := s.arrive(ctx)
+		err := attempt(ctx)
 		if err == nil || ctx.Err() != nil || isFinal(err) {
 			return err
+		}
+		switch {
+		case !errors.Is(err, unix.ENOENT):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) > missingLimit:
+			return err // it has ended in order
 		}
 		select {
 		case <-time.After(pause):
@@ -221,6 +303,9 @@ func (s *Session) arrive(ctx context.Context) error {
 	defer stop()
 	if err = s.registerAgain(ctx); err == nil {
 		err = s.reclaim(conn, &next)
+	}
+	if err == nil {
+		err = s.openAgain(conn, &next)
 	}
 	if err != nil {
 		_ = conn.Close() // the failure is returned
@@ -254,12 +339,9 @@ func (s *Session) registerAgain(ctx context.Context) error {
 	return nil
 }
 
-// reclaim asks for the keys and publications of the session, and opens its files again.
+// reclaim asks for the keys and publications of the session.
 func (s *Session) reclaim(conn *frames.Conn, in *receiver) error {
-	s.mu.Lock()
-	s.last++
-	id := s.last
-	s.mu.Unlock()
+	id := s.number()
 	frame, err := frames.AppendCall(frames.Begin(nil, frames.KindCall, frames.VerbNumber(adminapi.VerbContinue), id), &adminapi.Call{})
 	if err != nil {
 		return err

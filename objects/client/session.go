@@ -66,6 +66,9 @@ type Session struct {
 	// registered is memory that is registered again with the next daemon.
 	// +checklocks:mu
 	registered map[hetero.MemoryID]registration
+	// files are the open files, by their handles, which are opened again with the next daemon.
+	// +checklocks:mu
+	files map[uint64]reopening
 	// back is closed when the next daemon is there, or none came; nil while there is one. generation
 	// counts them.
 	// +checklocks:mu
@@ -109,7 +112,7 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	}
 	s := &Session{
 		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), quit: make(chan struct{}),
-		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{},
+		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
 		role: make(chan struct{}, 1), in: receiver{in: in},
 	}
 	s.link.Store(conn)
@@ -151,7 +154,6 @@ func greet(conn *net.UnixConn, in *bufio.Reader, before string) (greeting, error
 		_ = resp.Body.Close() // it has been read
 		return greeting{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
-	seconds, _ := strconv.Atoi(resp.Header.Get(adminapi.ContinuesHeader)) // none is 0
 	hello := receiver{in: in}
 	h, p, err := hello.next()
 	if err != nil {
@@ -161,7 +163,13 @@ func greet(conn *net.UnixConn, in *bufio.Reader, before string) (greeting, error
 		return greeting{}, errAnswer
 	}
 	parsed, err := frames.ParseHello(p.body)
-	return greeting{Hello: parsed, continues: time.Duration(seconds) * time.Second}, err
+	return greeting{Hello: parsed, continues: continuesOf(resp.Header)}, err
+}
+
+// continuesOf returns the time within which a client comes back to the daemon that follows one that has died; 0 if none follows.
+func continuesOf(h http.Header) time.Duration {
+	seconds, _ := strconv.Atoi(h.Get(adminapi.ContinuesHeader)) // none is 0
+	return time.Duration(max(seconds, 0)) * time.Second
 }
 
 // Close ends the session and returns once the daemon has released everything that belonged to

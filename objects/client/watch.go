@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"sync"
+	"time"
 
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -15,15 +18,23 @@ import (
 // Watch is a stream of the events of a mount's keys. Its methods may be called from any
 // goroutine.
 type Watch struct {
-	wire   *wire
+	client *Client
 	events chan adminapi.Event
 	// over is closed by Close, and ended when there are no more events.
 	over, ended chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	wire *wire
+	// +checklocks:mu
+	closed bool
 }
 
 // Watch starts a stream of the events of keys from now on. The daemon buffers events that have
 // not been read yet, up to a bound: beyond it the oldest are dropped, and an event of kind
-// "dropped" has their number. The caller must close the Watch.
+// "dropped" has their number. If a holder starts a daemon again that has died, the stream continues with an
+// event of kind "dropped" whose number is 0: there may have been events meanwhile. The caller must close the
+// Watch.
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
@@ -32,9 +43,9 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
 	watch := &Watch{
-		wire: w, events: make(chan adminapi.Event), over: make(chan struct{}), ended: make(chan struct{}),
+		client: c, wire: w, events: make(chan adminapi.Event), over: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go watch.read(lines)
+	go watch.run(lines, w.continues)
 	return watch, nil
 }
 
@@ -56,19 +67,73 @@ func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, 
 	return w, lines, nil
 }
 
-func (w *Watch) read(lines *json.Decoder) {
+// run passes on events until there are no more.
+func (w *Watch) run(lines *json.Decoder, continues time.Duration) {
 	defer close(w.ended)
+	for w.read(lines) && continues > 0 {
+		next, err := w.again(continues)
+		if err != nil || !w.pass(adminapi.Event{Kind: string(objects.EventDropped), Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
+			return
+		}
+		lines = next
+	}
+}
+
+// read passes on events until the connection ends. It returns false if that is due to Close.
+func (w *Watch) read(lines *json.Decoder) bool {
 	for {
 		var e adminapi.Event
 		if lines.Decode(&e) != nil {
-			return
+			return !w.isClosed()
 		}
-		select {
-		case w.events <- e:
-		case <-w.over:
-			return
+		if !w.pass(e) {
+			return false
 		}
 	}
+}
+
+// pass passes on an event. It returns false after Close.
+func (w *Watch) pass(e adminapi.Event) bool {
+	select {
+	case w.events <- e:
+		return true
+	case <-w.over:
+		return false
+	}
+}
+
+// again requests the events from the next daemon.
+func (w *Watch) again(limit time.Duration) (lines *json.Decoder, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	go func() { // Close ends the search
+		select {
+		case <-w.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = retry(ctx, func(ctx context.Context) error {
+		next, found, err := w.client.lines(ctx, adminapi.PathEvents)
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_ = w.wire.conn.Close() // it has ended
+		w.wire, lines = next, found
+		if w.closed {
+			return next.conn.Close()
+		}
+		return nil
+	})
+	return lines, err
+}
+
+func (w *Watch) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // Next waits for the next event.
@@ -89,7 +154,10 @@ func (w *Watch) Next(ctx context.Context) (adminapi.Event, error) {
 // Close ends the stream. It must be called once.
 func (w *Watch) Close() error {
 	close(w.over)
+	w.mu.Lock()
+	w.closed = true
 	err := w.wire.conn.Close()
+	w.mu.Unlock()
 	<-w.ended
 	if err != nil {
 		return fmt.Errorf("end a watch: %w", err)
