@@ -23,6 +23,7 @@ import (
 // the next one has their memory, keys and publications.
 func TestHeldSessions(t *testing.T) {
 	kit.Check(t)
+	kit.Require(t, "numpy")
 	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
 		Devices: []string{"host,size=256MiB", "sim:0,size=128MiB"}, Extra: []string{"--hold"},
 	})}
@@ -32,6 +33,7 @@ func TestHeldSessions(t *testing.T) {
 		"host/keys": (*heldUser).keys, "sim0/keys": (*heldUser).keys, "host/standing": (*heldUser).standing,
 		"host/handover": (*heldUser).handOver, "sim0/handover": (*heldUser).handOver, "host/appear": (*heldUser).appear,
 		"host/copies": (*heldUser).copies, "sim0/memory": (*heldUser).memory, "host/watch": (*heldUser).watch, "sim0/files": (*heldUser).files, "host/bound": (*heldUser).bound,
+		"host/python": (*heldUser).python,
 	})
 	h.checkEnd()
 }

@@ -114,7 +114,7 @@ func (h *held) use(users map[string]func(*heldUser) error, disturb func()) {
 	var all sync.WaitGroup
 	for name, use := range users {
 		all.Go(func() {
-			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, socket: socketOf(h.m), stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
+			w := &heldUser{t: h.t, python3: pythonFolder(h.t), dir: h.m.Path(name), mount: h.m.Dir, socket: socketOf(h.m), stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
 			if err := os.Mkdir(w.dir, 0o755); err != nil {
 				h.t.Error(err)
 				return
@@ -190,7 +190,9 @@ func (h *held) clear() {
 
 // heldUser is a program that uses one directory.
 type heldUser struct {
+	t                  *testing.T
 	dir, mount, socket string
+	python3            string // the folder of the package
 
 	round int
 	rng   *rand.Rand
