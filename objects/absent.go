@@ -183,18 +183,23 @@ func (s *Store) startAbsences(ctx context.Context) {
 	})
 }
 
-// keepPublished reports whether a file that an earlier run has left in publish/ stays: memory of a
-// session that may come back.
-func (bs *bindings) keepPublished(ctx context.Context, in metadata.Inode) (keep bool, receipt string, err error) {
-	if in.Bound != metadata.BoundLive || !bs.absences.waits() {
-		return false, "", nil
+// keepPublished reports whether a file that an earlier run has left in publish/ stays: one that can be
+// received, or memory of a session that may come back. Otherwise receipts are to be noted.
+func (bs *bindings) keepPublished(ctx context.Context, in metadata.Inode) (keep bool, receipts []string, err error) {
+	if in.Bound == metadata.Unbound {
+		return !in.Taken, nil, nil
+	}
+	if in.Bound == metadata.BoundLost || !bs.absences.waits() {
+		return false, nil, nil
 	}
 	record, err := bs.recordOf(ctx, in.Ino)
-	if err != nil || record.Holder == "" {
-		if errors.Is(err, metadata.ErrNoXattr) {
-			err = nil
-		}
-		return false, "", err
+	switch {
+	case errors.Is(err, metadata.ErrNoXattr):
+		return false, nil, nil
+	case err != nil || record.Holder == "":
+		return false, nil, err
+	case in.Taken:
+		return false, []string{receiptOf(record.Holder, record.Call, in.Name)}, nil
 	}
-	return !in.Taken, receiptOf(record.Holder, record.Call, in.Name), nil
+	return true, nil, nil
 }

@@ -101,7 +101,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			sourceOf(n.body).attend(n.body, s.endOf(n.file.Ino, n.body, n.offer))
+			sourceOf(n.body).attend(n.body, s.endOf(n.file.Ino, n.body, n.offer)) //nolint:contextcheck // the end of the memory is independent of this call
 		}
 	}
 	for i, err := range errs {

@@ -81,6 +81,12 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
+// overPublished is a name in publish/ that is to be removed, and the receipts to be noted.
+type overPublished struct {
+	name     string
+	receipts []string
+}
+
 // clearPublished removes the files that an earlier run has left in publish/ and that
 // can't be received: those that were received, except for their name, and memory of
 // holders of that run. It gives the directory the mode and owner of the devices'
@@ -93,8 +99,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 	if err != nil {
 		return fmt.Errorf("set up the directory publish: %w", err)
 	}
-	var over []metadata.Entry
-	receipts := map[Ino][]string{}
+	var over []overPublished
 	after := metadata.Cookie(0)
 	for {
 		entries, err := st.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
@@ -111,11 +116,8 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
-			if !keep && (in.Taken || in.Bound != metadata.Unbound) {
-				over = append(over, e)
-			}
-			if in.Taken && receipt != "" {
-				receipts[e.Ino] = []string{receipt}
+			if !keep {
+				over = append(over, overPublished{name: e.Name, receipts: receipt})
 			}
 		}
 		if len(entries) < publishChunk {
@@ -123,8 +125,8 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 		}
 	}
 	for _, e := range over {
-		if _, err := st.meta.UnlinkNoting(ctx, metadata.PublishIno, e.Name, receipts[e.Ino]); err != nil && !errors.Is(err, metadata.ErrNotExist) {
-			return fmt.Errorf("remove publication %q: %w", e.Name, err)
+		if _, err := st.meta.UnlinkNoting(ctx, metadata.PublishIno, e.name, e.receipts); err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			return fmt.Errorf("remove publication %q: %w", e.name, err)
 		}
 	}
 	return nil

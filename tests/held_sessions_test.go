@@ -257,17 +257,17 @@ func (w *heldUser) memory() error {
 	copy(bytes, data)
 	err = inOrder(
 		func() error {
-			_, err := a.DevMSet(ctx, key, []hetero.DeviceBlobList{{Device: a.device, Blobs: []hetero.Blob{{Memory: id, Size: devices.Size(len(data))}}}})
+			_, err = a.DevMSet(ctx, key, []hetero.DeviceBlobList{{Device: a.device, Blobs: []hetero.Blob{{Memory: id, Size: devices.Size(len(data))}}}})
 			return err
 		},
 		func() error { return w.get(b, key, data) },
 		func() error { return a.Unregister(ctx, id) },
 		func() error {
-			found, err := b.Exist(ctx, key)
-			if err == nil && found[0] {
-				err = fmt.Errorf("%s outlives its memory", key[0])
+			found, failure := b.Exist(ctx, key)
+			if failure == nil && found[0] {
+				failure = fmt.Errorf("%s outlives its memory", key[0])
 			}
-			return err
+			return failure
 		},
 	)
 	return errors.Join(err, unix.Munmap(bytes))
@@ -288,7 +288,7 @@ func (w *heldUser) bound() error {
 		}
 		first := 0
 		err = inOrder(func() error { return writeNew(name, nil) }, func() error {
-			_, err := client.Bind(context.Background(), name, share.Memory{
+			_, err = client.Bind(context.Background(), name, share.Memory{
 				Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
 			}, w.file)
 			return err
@@ -310,7 +310,7 @@ func (w *heldUser) bound() error {
 	)
 }
 
-// watch waits for the events of a key, or for one that says that some are missing.
+// watch waits for the events of a key.
 func (w *heldUser) watch() error {
 	a, b, err := w.sessions()
 	if err != nil {
@@ -325,29 +325,23 @@ func (w *heldUser) watch() error {
 	}
 	key := w.key(fmt.Sprint(w.round))
 	off, n, data := w.fill(a)
-	for _, kind := range []string{"created", "removed"} {
-		change := func() error { _, err := a.DevMSet(ctx, key, a.list(off, n)); return err }
-		if kind == "removed" {
-			change = func() error { _, err := b.DevDelete(ctx, key); return err }
-		} else if err = inOrder(change, func() error { return w.get(b, key, data) }); err != nil {
+	return inOrder(
+		func() error { _, err = a.DevMSet(ctx, key, a.list(off, n)); return err },
+		func() error { return w.get(b, key, data) },
+		func() error { return w.await(ctx, "created", key[0]) },
+		func() error { _, err = b.DevDelete(ctx, key); return err },
+		func() error { return w.await(ctx, "removed", key[0]) },
+	)
+}
+
+// await waits for an event, or for one that says that some are missing.
+func (w *heldUser) await(ctx context.Context, kind, key string) error {
+	for {
+		e, err := w.events.Next(ctx)
+		if err != nil || e.Kind == "dropped" || e.Kind == kind && e.Key == key {
 			return err
 		}
-		if kind == "removed" {
-			if err = change(); err != nil {
-				return err
-			}
-		}
-		for {
-			e, err := w.events.Next(ctx)
-			if err != nil {
-				return err
-			}
-			if e.Kind == "dropped" || e.Kind == kind && e.Key == key[0] {
-				break
-			}
-		}
 	}
-	return nil
 }
 
 // files uses files through a session, and one that is open all the time.

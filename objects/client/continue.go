@@ -215,30 +215,37 @@ func (s *Session) depart(cause error) bool {
 	closed := s.closed
 	if !closed {
 		s.back = make(chan struct{})
+		s.lost <- struct{}{} // there is room: whoever has the role has waited for the one before
 	}
 	s.mu.Unlock()
-	if closed {
-		return false
+	return !closed
+}
+
+// continueWith continues the session with the next daemon whenever one has died.
+func (s *Session) continueWith(ctx context.Context) {
+	for {
+		select {
+		case <-s.lost:
+			s.comeBack(ctx)
+		case <-ctx.Done():
+			select {
+			case <-s.lost: // before Close
+				s.comeBack(ctx)
+			default:
+			}
+			return
+		}
 	}
-	go s.comeBack()
-	return true
 }
 
 // comeBack continues the session with the next daemon, or ends it. It has the role.
-func (s *Session) comeBack() {
+func (s *Session) comeBack(ctx context.Context) {
 	s.sending.Lock()
 	s.cut = true
 	s.sending.Unlock()
 	s.leaveCancelled()
-	ctx, cancel := context.WithTimeout(context.Background(), s.continues)
+	ctx, cancel := context.WithTimeout(ctx, s.continues)
 	defer cancel()
-	go func() { // Close ends the search
-		select {
-		case <-s.quit:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	err := retry(ctx, s.arrive)
 	s.mu.Lock()
 	back := s.back
@@ -294,11 +301,12 @@ func isFinal(err error) bool {
 func (s *Session) arrive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	conn, in, _, err := s.client.greeted(ctx, s.id)
+	hello, err := s.client.greeted(ctx, s.id)
 	if err != nil {
 		return err
 	}
-	next := receiver{in: in, of: s.answerTo}
+	conn := hello.conn
+	next := receiver{in: hello.in, of: s.answerTo}
 	stop := context.AfterFunc(ctx, func() { conn.Shut(unix.SHUT_RDWR) })
 	defer stop()
 	if err = s.registerAgain(ctx); err == nil {
@@ -414,10 +422,10 @@ func (s *Session) askAgainLocked() {
 }
 
 // greeted opens a connection of a session: of a new one, or with a name of one of a daemon before.
-func (c *Client) greeted(ctx context.Context, before string) (*frames.Conn, *bufio.Reader, greeting, error) {
+func (c *Client) greeted(ctx context.Context, before string) (greeting, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
-		return nil, nil, greeting{}, err
+		return greeting{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	from := &source{conn}
@@ -428,12 +436,11 @@ func (c *Client) greeted(ctx context.Context, before string) (*frames.Conn, *buf
 	}
 	if err != nil {
 		_ = conn.Close() // the failure is returned
-		return nil, nil, greeting{}, err
+		return greeting{}, err
 	}
-	adopted, err := frames.Adopt(conn, sendLimit)
-	if err != nil {
-		return nil, nil, greeting{}, err
+	if hello.conn, err = frames.Adopt(conn, sendLimit); err != nil {
+		return greeting{}, err
 	}
-	from.Reader = adopted
-	return adopted, in, hello, nil
+	from.Reader, hello.in = hello.conn, in
+	return hello, nil
 }

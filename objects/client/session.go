@@ -33,8 +33,9 @@ type Session struct {
 	continues time.Duration
 	// link is the connection to the daemon, or the last one.
 	link atomic.Pointer[frames.Conn]
-	// quit is closed by Close.
-	quit chan struct{}
+	// lost has an element when the daemon has died, and quit ends what waits for that.
+	lost chan struct{}
+	quit context.CancelFunc
 	// gone is closed when the daemon, or Close, has ended the session, as soon as somebody
 	// reads.
 	gone chan struct{}
@@ -106,20 +107,22 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	conn, in, hello, err := c.greeted(ctx, "")
+	hello, err := c.greeted(ctx, "")
 	if err != nil {
 		return nil, c.heteroError(err)
 	}
+	life, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
-		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), quit: make(chan struct{}),
+		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), lost: make(chan struct{}, 1), quit: quit,
 		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
-		role: make(chan struct{}, 1), in: receiver{in: in},
+		role: make(chan struct{}, 1), in: receiver{in: hello.in},
 	}
-	s.link.Store(conn)
+	s.link.Store(hello.conn)
 	s.in.of = s.answerTo
 	s.role <- struct{}{}
 	if s.continues > 0 {
-		go s.guard(conn)
+		go s.continueWith(life)
+		go s.guard(hello.conn)
 	}
 	return s, nil
 }
@@ -132,6 +135,9 @@ type greeting struct {
 	frames.Hello
 	// continues is the time within which the client comes back to the daemon that follows; 0 if none does.
 	continues time.Duration
+	// conn is the connection, and in what is read of it.
+	conn *frames.Conn
+	in   *bufio.Reader
 }
 
 // greet requests a session, and reads the greeting of the daemon. before names one of a daemon before.
@@ -183,7 +189,7 @@ func (s *Session) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	close(s.quit)
+	s.quit()
 	s.link.Load().Shut(unix.SHUT_WR)
 	s.attend(endLimit)
 	_ = s.link.Load().Close() // no more data will arrive
@@ -264,14 +270,7 @@ func (s *Session) forget(a *answer) {
 	s.calls.Done()
 }
 
-// send writes a frame. If that fails the session ends.
-func (s *Session) send(frame []byte) {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	s.writeLocked(frame)
-}
-
-// writeLocked writes a frame.
+// writeLocked writes a frame. If that fails the connection ends.
 //
 // +checklocks:s.sending
 func (s *Session) writeLocked(frame []byte, more ...[]byte) {

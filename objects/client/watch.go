@@ -20,8 +20,9 @@ import (
 type Watch struct {
 	client *Client
 	events chan adminapi.Event
-	// over is closed by Close, and ended when there are no more events.
-	over, ended chan struct{}
+	// quit ends the context of run; ended is closed when there are no more events.
+	quit  context.CancelFunc
+	ended chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -42,10 +43,10 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	watch := &Watch{
-		client: c, wire: w, events: make(chan adminapi.Event), over: make(chan struct{}), ended: make(chan struct{}),
-	}
-	go watch.run(lines, w.continues)
+	watch := &Watch{client: c, wire: w, events: make(chan adminapi.Event), ended: make(chan struct{})}
+	life, quit := context.WithCancel(context.WithoutCancel(ctx))
+	watch.quit = quit
+	go watch.run(life, lines, w.continues)
 	return watch, nil
 }
 
@@ -68,11 +69,11 @@ func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, 
 }
 
 // run passes on events until there are no more.
-func (w *Watch) run(lines *json.Decoder, continues time.Duration) {
+func (w *Watch) run(ctx context.Context, lines *json.Decoder, continues time.Duration) {
 	defer close(w.ended)
-	for w.read(lines) && continues > 0 {
-		next, err := w.again(continues)
-		if err != nil || !w.pass(adminapi.Event{Kind: string(objects.EventDropped), Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
+	for w.read(ctx, lines) && continues > 0 {
+		next, err := w.again(ctx, continues)
+		if err != nil || !w.pass(ctx, adminapi.Event{Kind: string(objects.EventDropped), Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
 			return
 		}
 		lines = next
@@ -80,43 +81,36 @@ func (w *Watch) run(lines *json.Decoder, continues time.Duration) {
 }
 
 // read passes on events until the connection ends. It returns false if that is due to Close.
-func (w *Watch) read(lines *json.Decoder) bool {
+func (w *Watch) read(ctx context.Context, lines *json.Decoder) bool {
 	for {
 		var e adminapi.Event
 		if lines.Decode(&e) != nil {
 			return !w.isClosed()
 		}
-		if !w.pass(e) {
+		if !w.pass(ctx, e) {
 			return false
 		}
 	}
 }
 
 // pass passes on an event. It returns false after Close.
-func (w *Watch) pass(e adminapi.Event) bool {
+func (w *Watch) pass(ctx context.Context, e adminapi.Event) bool {
 	select {
 	case w.events <- e:
 		return true
-	case <-w.over:
+	case <-ctx.Done():
 		return false
 	}
 }
 
 // again requests the events from the next daemon.
-func (w *Watch) again(limit time.Duration) (lines *json.Decoder, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func (w *Watch) again(ctx context.Context, limit time.Duration) (lines *json.Decoder, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	go func() { // Close ends the search
-		select {
-		case <-w.over:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	err = retry(ctx, func(ctx context.Context) error {
-		next, found, err := w.client.lines(ctx, adminapi.PathEvents)
-		if err != nil {
-			return err
+		next, found, failure := w.client.lines(ctx, adminapi.PathEvents)
+		if failure != nil {
+			return failure
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -153,7 +147,7 @@ func (w *Watch) Next(ctx context.Context) (adminapi.Event, error) {
 
 // Close ends the stream. It must be called once.
 func (w *Watch) Close() error {
-	close(w.over)
+	w.quit()
 	w.mu.Lock()
 	w.closed = true
 	err := w.wire.conn.Close()
