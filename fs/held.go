@@ -53,6 +53,8 @@ type holding struct {
 	state *heldState
 	// later is true until the connection to the kernel is in place.
 	later bool
+	// found are the inodes of files that were open when an earlier process died.
+	found []metadata.Ino
 }
 
 // Init implements fuse.RawFileSystem.
@@ -71,7 +73,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	defer func() { _ = device.Close() }()
 	init := s.fuse.KernelSettings()
 	if init.Flags64()&fuse.CAP_HAS_RESEND == 0 {
-		return errors.New("this kernel does not repeat requests, which a mount that outlives its daemon requires: use Linux 6.9 or newer, or mount without --hold")
+		return errors.New("this kernel does not repeat requests, which a mount that outlives its daemon requires: use Linux 6.9 or newer, or mount with --no-hold")
 	}
 	init.Length, init.Opcode, init.Unique = initLength, opInit, 1
 	// What go-fuse answered can't be asked for: another server answers the same. Its descriptor is
@@ -89,13 +91,32 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	return o.Keeper.Keep(heldDevice, device)
 }
 
+// CanResume returns why this kernel can't have another daemon continue a mount; nil if it can.
+func CanResume() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("ask for the release of the kernel: %w", err)
+	}
+	release := unix.ByteSliceToString(name.Release[:])
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("read the release of the kernel, %q: %w", release, err)
+	}
+	if major < 6 || major == 6 && minor < 9 {
+		return fmt.Errorf("the kernel %s does not repeat requests, as Linux 6.9 and newer do", release)
+	}
+	return nil
+}
+
 const (
 	// opInit is the number of the kernel's first message.
 	opInit = 26
 	// resent is set in the number of a request that the kernel sends again.
 	resent = 1 << 63
-	// notifyResend is the number of the notification that makes it do so.
+	// notifyResend is the number of the notification that makes it do so, and notifyEpoch that of the one that
+	// ends all cached names (fuse.h of Linux 6.16).
 	notifyResend = 7
+	notifyEpoch  = 8
 )
 
 // devicesOfFUSE returns the descriptors of this process that are of /dev/fuse.
@@ -170,18 +191,33 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	h.later = false
 	s.fs.Init(with.server) //nolint:contextcheck // as go-fuse calls it
 	h.restore(ctx)
-	return askAgain(device)
-}
-
-// askAgain has the kernel send the requests again that a process has read and not answered.
-func askAgain(device *os.File) error {
-	var m [16]byte
-	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
-	binary.NativeEndian.PutUint32(m[4:], notifyResend)
-	if _, err := unix.Write(int(device.Fd()), m[:]); err != nil {
+	// Names that the process changed for others just before it died are still cached. Before Linux 6.16, they
+	// are until they expire.
+	if err = notify(device, notifyEpoch); err != nil {
+		s.fs.log.Debug("can't have the kernel look names up again", zap.Error(err))
+	}
+	if err = notify(device, notifyResend); err != nil {
 		return fmt.Errorf("have the kernel repeat its requests, which requires Linux 6.9 or newer: %w", err)
 	}
 	return nil
+}
+
+// notify sends the kernel a notification that has no content.
+func notify(device *os.File, code uint32) error {
+	var m [16]byte
+	binary.NativeEndian.PutUint32(m[0:], uint32(len(m)))
+	binary.NativeEndian.PutUint32(m[4:], code)
+	_, err := unix.Write(int(device.Fd()), m[:])
+	return err
+}
+
+// dropPages drops what the kernel caches of files that were open: others may have changed them
+// just before the earlier process died. It must not be called before requests are served.
+func (h *holding) dropPages() {
+	for _, ino := range h.found {
+		h.kernel.InvalidatePages(ino)
+	}
+	h.found = nil
 }
 
 // restore opens what was open. Of what can't be opened any more, such as a file of a node that
@@ -215,6 +251,11 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 	// The permissions were checked when it was opened.
 	header := fuse.InHeader{NodeId: slot.ino, Caller: fuse.Caller{Pid: uint32(os.Getpid())}}
 	var out fuse.OpenOut
+	if isView(metadata.Ino(slot.ino)) {
+		if err := h.showAgain(ctx, slot); err != nil {
+			return f.errs.status(err)
+		}
+	}
 	switch slot.kind {
 	case heldDir:
 		d, err := f.newDirHandle(ctx.Done(), &header, metadata.Ino(slot.ino)) //nolint:contextcheck // as go-fuse calls it
@@ -238,8 +279,33 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		if file.open != nil && file.view == nil && !file.paged.Swap(true) {
 			f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
 		}
+		h.found = append(h.found, metadata.Ino(slot.ino))
 		f.files.set(slot.id, file)
 		return fuse.OK
 	}
 	return fuse.EBADF
+}
+
+// showAgain makes the node of a view that a handle has open.
+//
+// Errors: ESTALE if the file has no such tensor any more; EIO.
+func (h *holding) showAgain(ctx context.Context, slot *heldSlot) error {
+	views := &h.filesystem.views
+	file, name, path := h.state.shows(slot)
+	n := &viewNode{id: metadata.Ino(slot.ino), file: metadata.Ino(file), name: name, path: path}
+	if file == 0 {
+		return n.stale()
+	}
+	if path != "" {
+		e, err := views.find(ctx, n, path)
+		if isMissing(err) {
+			return n.stale()
+		}
+		if err != nil {
+			return err
+		}
+		n.show(e.Tensor)
+	}
+	views.adopt(n)
+	return nil
 }

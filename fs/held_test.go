@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -17,7 +20,7 @@ import (
 func TestHeldState(t *testing.T) {
 	s := newTestState(t)
 	rng := rand.New(rand.NewPCG(1, 2))
-	model := map[heldKey]heldSlot{}
+	model, shown := map[heldKey]heldSlot{}, map[heldKey]*viewNode{}
 	var last uint64
 	for round := range 2000 {
 		kind := heldFile + heldKind(rng.IntN(2))
@@ -31,8 +34,14 @@ func TestHeldState(t *testing.T) {
 			}
 		case rng.IntN(2) == 0:
 			last++
-			h := heldSlot{id: last, ino: rng.Uint64(), unique: rng.Uint64(), flags: rng.Uint32(), openFlags: rng.Uint32(), backing: rng.Int32(), kind: kind}
-			if !s.add(h) {
+			h := heldSlot{id: last, ino: rng.Uint64N(uint64(viewBit)), unique: rng.Uint64(), flags: rng.Uint32(), openFlags: rng.Uint32(), backing: rng.Int32(), kind: kind}
+			var shows *viewNode
+			if rng.IntN(2) == 0 {
+				shows = &viewNode{file: metadata.Ino(1 + last), name: fmt.Sprintf("%d.npy", last), path: strings.Repeat("p", rng.IntN(1200))}
+				h.ino |= uint64(viewBit)
+			}
+			shown[heldKey{h.id, kind}] = shows
+			if !s.add(h, shows) {
 				t.Fatal("no room")
 			}
 			model[heldKey{h.id, kind}] = h
@@ -52,6 +61,13 @@ func TestHeldState(t *testing.T) {
 	for _, h := range all {
 		if model[heldKey{h.id, h.kind}] != h {
 			t.Fatalf("handle %+v, want %+v", h, model[heldKey{h.id, h.kind}])
+		}
+		want := shown[heldKey{h.id, h.kind}]
+		if want == nil || len(want.name)+len(want.path) > len(heldView{}.text) {
+			want = &viewNode{}
+		}
+		if file, name, path := s.shows(&h); isView(metadata.Ino(h.ino)) && (file != uint64(want.file) || name != want.name || path != want.path) {
+			t.Fatalf("handle %+v shows %d %q %q, want %+v", h, file, name, path, want)
 		}
 		if got, ok := s.openedBy(h.unique, h.kind); !ok || got != h {
 			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
@@ -263,9 +279,14 @@ func TestRestore(t *testing.T) {
 		{id: 300, ino: uint64(versionIno), kind: heldFile},
 		{id: 400, ino: 1 << 30, kind: heldFile}, // not there any more
 	} {
-		h.on.state.add(slot)
+		h.on.state.add(slot, nil)
 	}
 	h.on.restore(t.Context())
+	h.rig.kernel.pages = nil
+	h.on.dropPages()
+	if got := h.rig.kernel.pages; !slices.Equal(got, []metadata.Ino{metadata.Ino(f.ino), versionIno}) && !slices.Equal(got, []metadata.Ino{versionIno, metadata.Ino(f.ino)}) {
+		t.Errorf("pages are dropped of %v", got)
+	}
 	again := &file{r: h.rig, ino: f.ino, fh: 100}
 	if got := again.readAt(len(data)+1, 0); kit.FirstDiff(got, data) >= 0 || len(got) != len(data) {
 		t.Errorf("%d bytes, different at %d", len(got), kit.FirstDiff(got, data))

@@ -2,14 +2,20 @@ package fs
 
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // opened records a handle that the kernel is about to be told of.
 func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldKind, out *fuse.OpenOut) {
+	var shows *viewNode
+	if isView(metadata.Ino(ino)) {
+		shows, _ = h.filesystem.views.get(metadata.Ino(ino)) // the kernel may have forgotten it
+	}
 	h.state.add(heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,
 		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind,
-	})
+	}, shows)
 }
 
 // again returns the handle that a request has opened before it was sent again.

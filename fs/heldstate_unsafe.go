@@ -10,20 +10,24 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // The state of a held mount is a shared map of a memfd, which survives the death of this process
-// with all that was stored before. It begins with a heldHeader; heldSlots begin at slotsAt. A slot
-// is in use while its number is not 0, which is stored last and cleared first.
+// with all that was stored before. It begins with a heldHeader; heldSlots begin at slotsAt, and a heldView for each of
+// them at viewsAt, where most pages are never touched. A slot is in use while its number is not 0, which is stored last and
+// cleared first.
 const (
 	heldMagic   = 0x68656c64_66736d68 // "hmsfdleh"
-	heldVersion = 1
+	heldVersion = 2
 	slotsAt     = 4096
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
 	exchanges   = 64
-	heldSize    = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+	viewsAt     = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+	heldSize    = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
 
 // initLength is the length of the kernel's first message.
@@ -64,6 +68,30 @@ type heldSlot struct {
 	_         [24]byte
 }
 
+// heldView describes the inode of a slot that is of a view, which has no records.
+type heldView struct {
+	// file is the inode of the file; 0 if this is not recorded.
+	file uint64
+	// name and path are the lengths of those of the view's node, which follow each other in text.
+	name, path uint16
+	text       [1012]byte
+}
+
+func (v *heldView) set(n *viewNode) {
+	*v = heldView{}
+	if n == nil || len(n.name)+len(n.path) > len(v.text) {
+		return
+	}
+	v.file, v.name, v.path = uint64(n.file), uint16(len(n.name)), uint16(len(n.path))
+	copy(v.text[copy(v.text[:], n.name):], n.path)
+}
+
+// strings returns name and path. A slot that was damaged has others, not too long ones.
+func (v *heldView) strings() (name, path string) {
+	n := min(int(v.name), len(v.text))
+	return string(v.text[:n]), string(v.text[n:min(n+int(v.path), len(v.text))])
+}
+
 // heldKind is the kind of a slot.
 type heldKind uint32
 
@@ -84,6 +112,7 @@ type heldState struct {
 	bytes  []byte
 	header *heldHeader
 	slots  []heldSlot
+	views  []heldView
 
 	mu sync.Mutex
 	// at has the slot of each number, free the slots that were in use, and fresh is the first
@@ -154,6 +183,7 @@ func mapHeldState(file *os.File) (*heldState, error) {
 		file: file, bytes: bytes,
 		header: (*heldHeader)(unsafe.Pointer(&bytes[0])),
 		slots:  unsafe.Slice((*heldSlot)(unsafe.Pointer(&bytes[slotsAt])), mostHandles),
+		views:  unsafe.Slice((*heldView)(unsafe.Pointer(&bytes[viewsAt])), mostHandles),
 		at:     map[heldKey]uint32{},
 	}, nil
 }
@@ -162,8 +192,9 @@ func (s *heldState) close() error {
 	return errors.Join(unix.Munmap(s.bytes), s.file.Close())
 }
 
-// add records a handle, before the kernel is told of it. ok is false if there is no room.
-func (s *heldState) add(h heldSlot) (ok bool) {
+// add records a handle, before the kernel is told of it. shows is what it has open of a view; nil otherwise. ok is false if
+// there is no room.
+func (s *heldState) add(h heldSlot, shows *viewNode) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.header.last = max(s.header.last, h.id) // also if there is no room: no number may come again
@@ -174,6 +205,9 @@ func (s *heldState) add(h heldSlot) (ok bool) {
 		return false
 	} else {
 		s.fresh++
+	}
+	if isView(metadata.Ino(h.ino)) {
+		s.views[i].set(shows)
 	}
 	slot := &s.slots[i]
 	id := h.id
@@ -207,6 +241,15 @@ func (s *heldState) all() []heldSlot {
 		all = append(all, s.slots[i])
 	}
 	return all
+}
+
+// shows returns what a handle has open of a view.
+func (s *heldState) shows(h *heldSlot) (file uint64, name, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := &s.views[s.at[heldKey{h.id, h.kind}]]
+	name, path = v.strings()
+	return v.file, name, path
 }
 
 // openedBy returns the handle that a request has opened.

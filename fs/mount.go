@@ -62,11 +62,13 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
-	warm(s.fs.request)
-	if err := s.resume(ctx, &o, &holding{filesystem: s.fs}); err != nil {
+	warm(s.fs.request, backlog)
+	h := &holding{filesystem: s.fs}
+	if err := s.resume(ctx, &o, h); err != nil {
 		return nil, err
 	}
 	go s.serve() //nolint:contextcheck // the mount outlives this call
+	go h.dropPages()
 	return s, nil
 }
 
@@ -80,7 +82,7 @@ func (s *Server) connect(o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	warm(s.fs.request)
+	warm(s.fs.request, firstRequests)
 	h := &holding{filesystem: s.fs}
 	s.fuse, err = fuse.NewServer(h, s.path, fuseOptions(o, s.fs))
 	if err = s.connected(o, err); err != nil {

@@ -93,13 +93,31 @@ func (v *views) enter(file metadata.Ino, name, path string, t *tensors.Tensor) *
 		}
 	}
 	n := &viewNode{id: id, file: file, name: name, path: path, refs: 1}
+	n.show(t)
+	v.nodes[id] = n
+	v.store.ReferencePart(file)
+	return n
+}
+
+// show makes a node that of a tensor, unless it is nil.
+func (n *viewNode) show(t *tensors.Tensor) {
 	if t != nil {
 		own := *t // a pointer into the parsed header would keep all of it alive
 		n.tensor, n.header = &own, t.Header()
 	}
-	v.nodes[id] = n
-	v.store.ReferencePart(file)
-	return n
+}
+
+// adopt enters a node that the kernel knows from an earlier process. How many references it has is
+// not known: the kernel gives them up together.
+func (v *views) adopt(n *viewNode) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.nodes[n.id] != nil {
+		return // by another handle
+	}
+	n.refs = 1
+	v.nodes[n.id] = n
+	v.store.ReferencePart(n.file)
 }
 
 func sameTensor(a, b *tensors.Tensor) bool {

@@ -50,7 +50,7 @@ func TestCookbook(t *testing.T) {
 		says    []string
 	}{
 		"kv_blocks.py":  {kit.Python(), func(string) []string { return []string{"8", "4096"} }, []string{"hmcfs mget: 8 blocks of 4096 bytes in "}},
-		"weights.sh":    {"sh", func(dir string) []string { return []string{dir, "2"} }, []string{"the weights have 2", "the same after the restart"}},
+		"weights.sh":    {"sh", func(dir string) []string { return []string{dir, "2"} }, []string{"the weights have 2", "the same after the death of the daemon"}},
 		"checkpoint.py": {kit.Python(), func(dir string) []string { return []string{dir, "2", "20"} }, []string{"into host/, flushed behind: ", "to disk, with fsync: "}},
 		"features.sh":   {"sh", func(string) []string { return []string{m.Dir, "2", "512"} }, []string{"files handed over: "}},
 		"dataset.py":    {kit.Python(), func(dir string) []string { return []string{dir, "2", "256"} }, []string{"staged into host/: ", "mapped from disk: "}},

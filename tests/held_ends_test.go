@@ -22,7 +22,7 @@ import (
 func heldMount(t *testing.T) *held {
 	t.Helper()
 	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Extra: []string{"--hold"},
+		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"},
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
@@ -77,6 +77,40 @@ func TestHeldEnds(t *testing.T) {
 			test(h)
 		})
 	}
+}
+
+// TestHeldFullDisk kills the daemon while the disk of its records is full. It continues if it can
+// start; if not, programs get an error, and nothing is lost once there is room.
+func TestHeldFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the holder tries for 6 seconds")
+	}
+	h := heldMount(t)
+	h.m.Umount()
+	disk := mnt.Tmpfs(t, "256m")
+	h.m.StateDir = filepath.Join(disk, "state")
+	h.m.Start()
+	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	fill, err := os.Create(filepath.Join(disk, "fill"))
+	must(t, err)
+	for piece := make([]byte, 1<<20); err == nil; {
+		_, err = fill.Write(piece)
+	}
+	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
+	h.m.KillDaemon()
+	kit.Eventually(t, time.Minute, func() error {
+		_, err := os.ReadDir(h.m.Path("host"))
+		if errors.Is(err, unix.ENOTCONN) {
+			return nil
+		}
+		return err
+	})
+	must(t, os.Remove(fill.Name()))
+	if _, err = os.ReadDir(h.m.Path("host")); err != nil {
+		h.m.Start()
+	}
+	h.check(false)
 }
 
 // heldContent returns the content of the files of TestHeldEnds.
@@ -134,7 +168,7 @@ func (h *held) daemonCannotReturn() {
 	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
 	must(h.t, os.Rename(records, aside))
 	must(h.t, os.WriteFile(records, []byte("no directory"), 0o600))
-	h.m.Kill()
+	h.m.KillDaemon()
 	// Programs wait until the holder gives up.
 	kit.Eventually(h.t, time.Minute, func() error {
 		if _, err := os.ReadDir(h.m.Path("host")); !errors.Is(err, unix.ENOTCONN) {
@@ -161,7 +195,7 @@ func (h *held) daemonsFailLate() {
 	socket := filepath.Join(h.m.RuntimeDir, "admin.sock")
 	must(h.t, unix.Kill(h.m.Living(), unix.SIGSTOP))
 	must(h.t, errors.Join(os.Remove(socket), os.MkdirAll(filepath.Join(socket, "full"), 0o700)))
-	h.m.Kill()
+	h.m.KillDaemon()
 	kit.Eventually(h.t, time.Minute, func() error {
 		h.check(false)
 		status, err := keeper.Status()
@@ -178,7 +212,7 @@ func (h *held) daemonsFailLate() {
 func (h *held) mountFails(why string, with ...string) {
 	h.t.Helper()
 	args := append([]string{
-		"mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+		"mount", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
 		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir,
 	}, with...)
 	if out, err := h.m.Run(append(args, h.m.Dir)...); err == nil || !strings.Contains(err.Error(), why) {
@@ -189,12 +223,12 @@ func (h *held) mountFails(why string, with ...string) {
 // secondMount mounts while the daemon lives, and again when it has just died.
 func (h *held) secondMount() {
 	h.t.Helper()
-	if out, err := h.m.Run("mount", "--hold", "--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir); err == nil || !strings.Contains(err.Error(), "already in use") {
+	if out, err := h.m.Run("mount", "--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir); err == nil || !strings.Contains(err.Error(), "already in use") {
 		h.t.Errorf("a second mount: %v, %s", err, out)
 	}
 	before := h.kill()
 	// It races with the daemon that the holder starts; one of them serves.
-	out, err := h.m.Run("mount", "--hold", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
+	out, err := h.m.Run("mount", "--device", "host,size=64MiB", "--device", "sim:0,size=64MiB",
 		"--state-dir", h.m.StateDir, "--runtime-dir", h.m.RuntimeDir, h.m.Dir)
 	if err != nil && !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "owns this holder") {
 		h.t.Errorf("a mount beside the holder: %v, %s", err, out)
@@ -254,15 +288,19 @@ func TestUpgrade(t *testing.T) {
 			{newer, ""},
 			{broken, "did not come to serve"},
 			{newer, ""},
+			{newer, "did not come to serve"}, // replaced by one that fails
 			{"/bin/true", "is not hmcfs"},
 			{filepath.Join(dir, "nothing"), "find the program"},
 		} {
+			if step.to == newer && step.refusal != "" {
+				must(t, os.Rename(broken, newer))
+			}
 			out, err := h.m.Run("upgrade", "--program", step.to, h.m.Dir)
 			if step.refusal == "" && err != nil || step.refusal != "" && (err == nil || !strings.Contains(err.Error(), step.refusal)) {
 				t.Errorf("upgrade to %s: %v\n%s", step.to, err, out)
 			}
 			now := h.m.Status()
-			if step.to == newer && now.Program != newer || now.Program == broken {
+			if step.to == newer && now.Program != newer || now.Program == broken || now.Version == "9" {
 				t.Errorf("after an upgrade to %s, %s serves", step.to, now.Program)
 			}
 			if step.to == newer && now.PID == before {
@@ -274,13 +312,50 @@ func TestUpgrade(t *testing.T) {
 	h.checkEnd()
 }
 
+// TestUpgradeByServiceManager has the test start the daemon again, as a service manager does.
+func TestUpgradeByServiceManager(t *testing.T) {
+	socket := filepath.Join(mnt.TempDir(t), "notify")
+	told, err := net.ListenPacket("unixgram", socket)
+	must(t, err)
+	defer func() { must(t, told.Close()) }()
+	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
+		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Env: []string{"NOTIFY_SOCKET=" + socket},
+	})}
+	h.m.Start()
+	t.Cleanup(h.clear)
+	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	before := h.m.Status()
+	if out, err := h.m.Run("upgrade", "--program", "/bin/true", h.m.Dir); err == nil {
+		t.Errorf("upgraded to /bin/true: %s", out)
+	}
+	other := filepath.Join(mnt.TempDir(t), "hmcfs")
+	must(t, exec.Command("cp", before.Program, other).Run())
+	out, err := h.m.Run("upgrade", "--program", other, h.m.Dir)
+	if err == nil || !strings.Contains(err.Error(), "a service manager starts this daemon, from "+before.Program) || h.m.Status().PID != before.PID {
+		t.Errorf("upgrade to a program of another path: %v\n%s", err, out)
+	}
+	program := filepath.Join(mnt.TempDir(t), "hmcfs")
+	must(t, os.Symlink(before.Program, program))
+	upgraded := make(chan error, 1)
+	go func() {
+		_, err := h.m.Run("upgrade", "--program", program, h.m.Dir)
+		upgraded <- err
+	}()
+	kit.Eventually(t, time.Minute, func() bool { return unix.Kill(before.PID, 0) != nil })
+	h.m.Start()
+	must(t, <-upgraded)
+	h.check(false)
+	h.checkEnd()
+}
+
 // TestUpgradeWithoutHolder is refused, and changes nothing.
 func TestUpgradeWithoutHolder(t *testing.T) {
-	m := mnt.Mount(t, mnt.Options{})
+	m := mnt.Mount(t, mnt.Options{Extra: []string{"--no-hold"}})
 	program, err := exec.LookPath("hmcfs")
 	must(t, err)
 	out, err := m.Run("upgrade", "--program", program, m.Dir)
-	if err == nil || !strings.Contains(err.Error(), "mounted without --hold") || m.Status().PID != m.PID() {
+	if err == nil || !strings.Contains(err.Error(), "has no holder") || m.Status().PID != m.PID() {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/tensors"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -31,7 +33,7 @@ func TestHeld(t *testing.T) {
 		t.Run("passthrough="+passthrough, func(t *testing.T) {
 			h := &held{t: t, devices: []string{"host", "sim0", "sim1", "ocl0"}, m: mnt.Prepare(t, mnt.Options{
 				Devices: []string{"host,size=512MiB", "sim:0,size=256MiB", "sim:1,size=256MiB,mapped=true", "opencl:0,size=256MiB"},
-				Extra:   []string{"--hold", "--passthrough", passthrough},
+				Extra:   []string{"--passthrough", passthrough},
 			})}
 			h.m.Start()
 			t.Cleanup(h.clear)
@@ -40,6 +42,7 @@ func TestHeld(t *testing.T) {
 				"host/list": (*heldUser).list, "host/nameless": (*heldUser).nameless, "host/map": (*heldUser).mapped,
 				"sim0/names": (*heldUser).names, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
 				"sim0/nameless": (*heldUser).nameless, "sim0/exchange": (*heldUser).exchange, "sim0/move": (*heldUser).move,
+				"sim0/tensor": (*heldUser).tensor, "host/tensor": (*heldUser).tensor,
 				"sim1/write": (*heldUser).write, "sim1/map": (*heldUser).mapped, "sim1/names": (*heldUser).names,
 				"ocl0/names": (*heldUser).names, "ocl0/write": (*heldUser).write, "ocl0/nameless": (*heldUser).nameless,
 			})
@@ -81,30 +84,20 @@ func (h *held) torture(users map[string]func(*heldUser) error) {
 	})
 }
 
+// strikes are the ways in which a daemon can die: as scripts, because a program that has mapped files of
+// a stopped daemon may not get to run.
+var strikes = []string{
+	// By a fault of its own: the runtime prints its goroutines and exits. A library of a device may
+	// have a handler, which takes the first signal.
+	"kill -ABRT $0 || exit 1; while kill -ABRT $0 2>/dev/null; do sleep 0.05; done",
+	"kill -STOP $0 && sleep 0.3 && kill -KILL $0",
+	"kill -STOP $0 && sleep 0.3 && kill -CONT $0 && kill -KILL $0",
+	"kill -KILL $0", "kill -KILL $0",
+}
+
 // strike ends a daemon in one of the ways in which it can die. It returns false if it has ended already.
 func (h *held) strike(pid int) bool {
-	switch rand.IntN(5) {
-	case 0: // as by a fault of its own: the runtime prints its goroutines and exits
-		if unix.Kill(pid, unix.SIGABRT) != nil {
-			return false
-		}
-		// A library of a device may have a handler, which takes the first one.
-		kit.Eventually(h.t, time.Minute, func() bool { return unix.Kill(pid, unix.SIGABRT) != nil })
-		return true
-	case 1: // stopped for a while before
-		if unix.Kill(pid, unix.SIGSTOP) != nil {
-			return false
-		}
-		<-time.After(300 * time.Millisecond)
-		return unix.Kill(pid, unix.SIGKILL) == nil
-	case 2: // stopped, and continued
-		if unix.Kill(pid, unix.SIGSTOP) != nil {
-			return false
-		}
-		<-time.After(300 * time.Millisecond)
-		must(h.t, unix.Kill(pid, unix.SIGCONT))
-	}
-	return unix.Kill(pid, unix.SIGKILL) == nil
+	return exec.Command("sh", "-c", strikes[rand.IntN(len(strikes))], strconv.Itoa(pid)).Run() == nil
 }
 
 // use runs the users while disturb does its work.
@@ -449,6 +442,40 @@ func (w *heldUser) mapped() error {
 		return err
 	}
 	return same(w.file.Name(), got, w.data)
+}
+
+// tensor reads a tensor of a file that is open, and mapped, all the time.
+func (w *heldUser) tensor() error {
+	const size = 1 << 20
+	if w.file == nil {
+		x := tensors.Tensor{Shape: []uint64{size}}
+		x.Type, _ = tensors.TypeNamed("uint8")
+		w.data = append(x.Header(), w.fresh(size)...)
+		name := filepath.Join(w.dir, "x.npy")
+		if err := writeNew(name, w.data); err != nil {
+			return err
+		}
+		f, err := os.Open(filepath.Join(name+tensors.ViewSuffix, "x.npy"))
+		if err != nil {
+			return err
+		}
+		w.file = f
+		if w.view, err = unix.Mmap(int(f.Fd()), 0, len(w.data), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+			return err
+		}
+	}
+	if err := unix.Madvise(w.view, unix.MADV_DONTNEED); err != nil {
+		return err
+	}
+	off := w.rng.IntN(size - 5000)
+	if err := same("the map of "+w.file.Name(), w.view[off:off+5000], w.data[off:off+5000]); err != nil {
+		return err
+	}
+	got := make([]byte, 5000)
+	if _, err := w.file.ReadAt(got, int64(off)); err != nil {
+		return err
+	}
+	return same(w.file.Name(), got, w.data[off:off+5000])
 }
 
 // close ends the use, and removes nothing.

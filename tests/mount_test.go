@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +37,19 @@ func TestMountKeepsBytesAcrossRemountAndDeath(t *testing.T) {
 	m.Kill()
 	m.Start()
 	check()
+}
+
+// TestTerminalCloses sends SIGHUP to a daemon in the foreground: it ends in order, and nothing starts it again.
+func TestTerminalCloses(t *testing.T) {
+	m := mnt.Mount(t, mnt.Options{})
+	holder := m.Status().Holder.PID
+	must(t, unix.Kill(m.PID(), unix.SIGHUP))
+	kit.Eventually(t, time.Minute, func() error {
+		if left := mnt.MountedBelow(m.Dir); len(left) > 0 || unix.Kill(holder, 0) == nil {
+			return fmt.Errorf("mounted are %v, and the holder is process %d", left, holder)
+		}
+		return nil
+	})
 }
 
 // TestUmountOfAMountThatIsCovered mounts tmpfs over a mount: an unmount removes neither of

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,7 +158,10 @@ func TestDaemonOfAnUnprivilegedUser(t *testing.T) {
 	_, err := os.ReadDir(u.dir)
 	wantErrno(t, err, unix.EACCES) // root is another user too
 	want := kit.Bytes(1, 0, 3<<20+7)
+	first := bytes.Clone(want) // what sim0/b has: write changes host/a, and want, through a map
 	mnt.AsUser(t, u.who, func() { u.write(want) })
+	must(t, u.cmd.Process.Kill())
+	mnt.AsUser(t, u.who, func() { u.check("host/a", want); u.check("sim0/b", first) }) // by the next daemon
 	u.kill()
 	u.start()
 	tier := u.tier()
@@ -186,6 +190,9 @@ func newUserMount(t *testing.T) *userMount {
 		must(t, os.Mkdir(filepath.Join(u.root, d), 0o700))
 		must(t, os.Chown(filepath.Join(u.root, d), u.who.UID, u.who.GID))
 	}
+	program, err := os.Executable() // where only root may enter
+	must(t, err)
+	must(t, exec.Command("cp", program, filepath.Join(u.root, "hmcfs")).Run())
 	u.start()
 	return u
 }
@@ -227,20 +234,24 @@ func (u *userMount) write(want []byte) {
 	}
 }
 
-// checkAfterDeath checks the state after the daemon was killed.
-func (u *userMount) checkAfterDeath(want []byte) {
-	got, err := os.ReadFile(filepath.Join(u.dir, "host/a"))
-	if i := kit.FirstDiff(got, want); err != nil || i >= 0 {
-		u.t.Errorf("host/a after kill -9: %d bytes, differs at %d, %v", len(got), i, err)
+// check checks a file after the daemon was killed.
+func (u *userMount) check(name string, want []byte) {
+	got, err := os.ReadFile(filepath.Join(u.dir, name))
+	if i := kit.FirstDiff(got, want); err != nil || i >= 0 || len(got) != len(want) {
+		u.t.Errorf("%s after kill -9: %d bytes, differs at %d, %v", name, len(got), i, err)
 	}
-	_, err = os.ReadFile(filepath.Join(u.dir, "sim0/b"))
+}
+
+// checkAfterDeath checks the state after the daemon and its holder were killed.
+func (u *userMount) checkAfterDeath(want []byte) {
+	u.check("host/a", want)
+	_, err := os.ReadFile(filepath.Join(u.dir, "sim0/b"))
 	wantErrno(u.t, err, unix.EIO)
 }
 
 // command returns a command that runs hmcfs as the user.
 func (u *userMount) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = append([]string{"hmcfs"}, args...)
+	cmd := exec.Command(filepath.Join(u.root, "hmcfs"), args...)
 	cmd.Dir = "/"
 	home := filepath.Join(u.root, "home")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+home, "XDG_STATE_HOME="+home)
@@ -253,15 +264,18 @@ func (u *userMount) start() {
 	u.t.Helper()
 	cmd := u.command("mount", "-f", "--state-dir", filepath.Join(u.root, "state"), "--runtime-dir", filepath.Join(u.root, "run"),
 		"--device", "host,size=32MiB", "--device", "sim:0,size=32MiB", u.dir)
-	var log strings.Builder
-	cmd.Stdout, cmd.Stderr = &log, &log
-	must(u.t, cmd.Start())
+	// The holder has it open as well, so a pipe would not end with the daemon.
+	log, err := os.OpenFile(filepath.Join(u.root, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	must(u.t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(u.t, errors.Join(cmd.Start(), log.Close()))
 	u.cmd = cmd
 	u.t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it has ended if the test succeeded
 		_ = cmd.Wait()
 		if u.t.Failed() {
-			u.t.Logf("the user's daemon:\n%s", log.String())
+			text, err := os.ReadFile(log.Name())
+			u.t.Logf("the user's daemon:\n%s%v", text, err)
 		}
 	})
 	kit.Eventually(u.t, time.Minute, func() error { return u.command("status", u.dir).Run() })
@@ -285,10 +299,14 @@ func (u *userMount) tier() string {
 	return ""
 }
 
+// kill kills the holder and the daemon that it has started.
 func (u *userMount) kill() {
 	u.t.Helper()
-	must(u.t, u.cmd.Process.Kill())
+	pid := u.status().PID
+	kit.KillHolders(u.root)
+	must(u.t, unix.Kill(pid, unix.SIGKILL))
 	_ = u.cmd.Wait() // killed
+	kit.Eventually(u.t, time.Minute, func() bool { return unix.Kill(pid, 0) != nil })
 }
 
 func (u *userMount) status() (s adminapi.Status) {

@@ -4,9 +4,7 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/cli"
 )
@@ -17,9 +15,5 @@ import (
 // end the process.
 func main() {
 	runtime.LockOSThread() // main begins on the first thread
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	env := cli.SystemEnv()
-	env.Signals = signals
-	os.Exit(cli.Run(context.Background(), env))
+	os.Exit(cli.Run(context.Background(), cli.SystemEnv()))
 }

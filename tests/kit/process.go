@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +63,34 @@ func Memfd(t testing.TB, seed uint64, size int) *os.File {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// KillHolders kills the processes that would start daemons below a directory again.
+func KillHolders(base string) {
+	KillBelow(base, func(args []string) bool { return slices.Contains(args, "hold-descriptors") })
+}
+
+// KillBelow kills the processes that are meant, of those whose arguments name something below a
+// directory.
+func KillBelow(base string, meant func(args []string) bool) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			continue
+		}
+		args := strings.Split(string(line), "\x00")
+		below := func(arg string) bool { return strings.Contains(arg, base+"/") }
+		if !slices.ContainsFunc(args[1:], below) || !meant(args) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended on its own
+		}
+	}
 }
 
 // stopLimit bounds the time that a process may take to stop.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/netns"
 )
 
@@ -140,13 +141,15 @@ func (n *Node) launch() (process *os.Process, ended chan struct{}, err error) {
 	return cmd.Process, ended, nil
 }
 
-// Kill ends the daemon with SIGKILL and returns when it is dead.
+// Kill ends the daemon and its holder with SIGKILL and returns when the daemon is dead.
 func (n *Node) Kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.process == nil {
 		return
 	}
+	_ = n.process.Signal(unix.SIGSTOP) // it may be about to start a holder
+	kit.KillHolders(n.RuntimeDir())
 	_ = n.process.Signal(unix.SIGKILL) // it may have ended on its own
 	<-n.ended
 	n.process = nil

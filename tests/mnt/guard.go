@@ -8,13 +8,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // Base returns the directory below which all files of this test process are. The directory and
@@ -97,31 +97,8 @@ func Clear(base string) error {
 // killDaemons kills the processes with the program's name whose arguments or working files
 // refer to the base directory.
 func killDaemons(base string) {
-	// The holder of a daemon would start it again.
-	killPrograms(base, func(args []string) bool { return slices.Contains(args, "hold-descriptors") })
-	killPrograms(base, func([]string) bool { return true })
-}
-
-// killPrograms kills those whose arguments are meant.
-func killPrograms(base string, meant func(args []string) bool) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return
-	}
-	for _, dir := range dirs {
-		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil {
-			continue
-		}
-		args := strings.Split(string(line), "\x00")
-		below := func(arg string) bool { return strings.Contains(arg, base+"/") }
-		if filepath.Base(args[0]) != programName || !meant(args) || !slices.ContainsFunc(args[1:], below) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended on its own
-		}
-	}
+	kit.KillHolders(base) // they would start the daemons again
+	kit.KillBelow(base, func(args []string) bool { return filepath.Base(args[0]) == programName })
 }
 
 // unmountBelow unmounts everything below a directory, the newest mount first.

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -82,10 +80,7 @@ func program() {
 		}
 		unix.Umask(int(mask))
 	}
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	env := cli.SystemEnv()
-	env.Signals = signals
 	env.WrapDevice = wrapDevice(os.Getenv(faultsEnv))
 	os.Exit(cli.Run(context.Background(), env))
 }

@@ -172,9 +172,18 @@ func (m *M) env() []string {
 	return append(env, m.opts.Env...)
 }
 
-// Kill ends the daemon with SIGKILL and returns when it is dead. Its mounts stay, without a
-// server.
+// Kill ends the daemon and its holder with SIGKILL and returns when they are dead. Their mounts
+// stay, without a server.
 func (m *M) Kill() {
+	m.t.Helper()
+	m.daemon.signal(m.t, syscall.SIGSTOP) // it may be about to start a holder
+	kit.KillHolders(m.root)
+	m.KillDaemon()
+}
+
+// KillDaemon ends the first daemon with SIGKILL and returns when it is dead. Its holder, if it has one,
+// starts another.
+func (m *M) KillDaemon() {
 	m.t.Helper()
 	m.daemon.signal(m.t, syscall.SIGKILL)
 	m.daemon.await(m.t)

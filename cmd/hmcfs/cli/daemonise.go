@@ -51,7 +51,7 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	defer func() { _ = from.Close() }()
 	cmd := m.daemonCommand(log, to)
-	if s.Hold {
+	if !s.NoHold {
 		cmd.Env = heldEnv(os.Environ())
 	}
 	err = cmd.Start()

@@ -3,6 +3,8 @@ package cli
 import (
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -18,7 +20,7 @@ type Env struct {
 	Getenv func(string) string
 	// UID is the user who runs the program.
 	UID int
-	// Signals delivers SIGINT and SIGTERM; the first one requests an orderly end, the
+	// Signals delivers SIGINT, SIGTERM and SIGHUP; the first one requests an orderly end, the
 	// second one an immediate end. Nil delivers none.
 	Signals <-chan os.Signal
 	// Executable is the program to run as the daemon in the background. Empty means the
@@ -28,10 +30,15 @@ type Env struct {
 	WrapDevice func(devices.Device) devices.Device
 }
 
-// SystemEnv returns the environment of the running process.
+// SystemEnv returns the environment of the running process, whose signals it receives from here on.
 func SystemEnv() Env {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup(1) has it
+		signal.Notify(signals, syscall.SIGHUP) // a daemon whose terminal is closed ends, and does not die
+	}
 	return Env{
 		Args: os.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Getenv: os.Getenv, UID: os.Geteuid(),
+		Getenv: os.Getenv, UID: os.Geteuid(), Signals: signals,
 	}
 }

@@ -28,8 +28,8 @@ func (m mountVerbs) upgradeVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade [--program PATH] [MOUNTPOINT]",
 		Short: "Replace the daemon by another program",
-		Long: "Replace the daemon of a mount that was made with --hold by this program, or by the one of --program,\n" +
-			"with the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
+		Long: "Replace the daemon of a mount by this program, or by the one of --program, with\n" +
+			"the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
 			"If the new program does not come to serve, the one before continues.",
 		Example: "  hmcfs upgrade /mnt/hmc\n" +
 			"  hmcfs upgrade --program ./bin/hmcfs /mnt/hmc",
@@ -77,7 +77,7 @@ func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) 
 	switch {
 	case err != nil:
 		return err
-	case now.Program != real:
+	case now.Program != real || !isFile(now.PID, real):
 		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, to, now.LogFile, now.Program, now.Version)
 	}
 	m.note("%s: process %d (version %s) is replaced by process %d (version %s), in %d ms",
@@ -102,6 +102,17 @@ func versionOf(ctx context.Context, program string) (string, error) {
 		return "", fmt.Errorf("%s is not hmcfs, or does not run here: %w", program, err)
 	}
 	return v.Version, nil
+}
+
+// isFile reports whether a process runs a file, not one that was at its path before. It is assumed of one that can't
+// be looked at, such as in another namespace of processes.
+func isFile(pid int, path string) bool {
+	runs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return true
+	}
+	at, err := os.Stat(path)
+	return err == nil && os.SameFile(runs, at)
 }
 
 // follower waits until another process than before serves the mount, and returns its status.

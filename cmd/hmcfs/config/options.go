@@ -20,7 +20,7 @@ type Options struct {
 	Reserve       devices.Size
 	AllowOther    bool
 	Keep          bool
-	Hold          bool
+	NoHold        bool
 	Passthrough   string
 	ReadAhead     devices.Size
 	MaxWrite      devices.Size

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/web"
 	"github.com/hmcfs/hmcfs/devices"
@@ -47,11 +48,11 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 	if err := p.Prepare(d.opts.UID, d.opts.Settings.AllowOther); err != nil {
 		return err
 	}
-	holder := place.Holder{
+	me := place.Holder{
 		PID: os.Getpid(), MountPoint: p.MountPoint, StateDir: p.State, RuntimeDir: p.Runtime, Served: d.opts.NoMount,
 	}
 	var err error
-	if d.lock, err = acquire(ctx, p.Lock(), holder); err != nil {
+	if d.lock, err = acquire(ctx, p.Lock(), me); err != nil {
 		return d.refusedRuntime(err)
 	}
 	back.push(func() {
@@ -60,7 +61,7 @@ func (d *Daemon) takePlaces(ctx context.Context, back *undo) error {
 			p.Clean()
 		}
 	})
-	if d.stateLock, err = acquire(ctx, p.StateLock(), holder); err != nil {
+	if d.stateLock, err = acquire(ctx, p.StateLock(), me); err != nil {
 		return refused("state directory "+p.State+" is in use", err, "end that daemon, or use another --state-dir")
 	}
 	back.push(d.stateLock.Release)
@@ -412,9 +413,20 @@ func (d *Daemon) announce(context.Context, *undo) error {
 	return place.Announce(d.opts.Places.MountPoint, config, d.opts.Settings.AllowOther)
 }
 
-// reportReady has the holder start the daemon again from here on.
+// reportReady has the holder start the daemon again from here on, from the same file even if another
+// one is installed in its place.
 func (d *Daemon) reportReady(context.Context, *undo) error {
-	if err := d.holder.Ready(d.opts.Again); err != nil {
+	if d.holder == nil {
+		return nil
+	}
+	program, err := os.Open("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(d.holder.Keep(holder.Program, program), program.Close())
+	}
+	if err == nil {
+		err = d.holder.Ready(d.opts.Again)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: the holder can't be told how to start the daemon again: %w", d.opts.Places.MountPoint, err)
 	}
 	return nil

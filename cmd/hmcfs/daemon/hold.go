@@ -19,8 +19,8 @@ import (
 // ownLimit bounds the wait for a holder to notice that its daemon has died.
 const ownLimit = 2 * time.Second
 
-// findHolder connects to the holder of a daemon that has died, if there is one, or starts one with
-// the option hold. The caller has the lock of the runtime directory, so no daemon lives.
+// findHolder connects to the holder of a daemon that has died, if there is one, or starts one
+// unless the options say otherwise. The caller has the lock of the runtime directory, so no daemon lives.
 func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 	p := d.opts.Places
 	earlier, err := holder.Dial(p.Holder())
@@ -37,7 +37,13 @@ func (d *Daemon) findHolder(ctx context.Context, back *undo) error {
 		}
 		d.inherited = d.holder != nil // useHeld may have ended it
 	}
-	launches := d.holder == nil && d.opts.Settings.Hold && d.opts.Holder != nil
+	launches := d.holder == nil && !d.opts.Settings.NoHold && d.opts.Holder != nil
+	if launches {
+		if err = fs.CanResume(); err != nil {
+			d.log.Info("the death of this daemon ends the mount", zap.Error(err))
+			launches = false
+		}
+	}
 	if launches && d.opts.Revived {
 		return fmt.Errorf("%s: the process that has started this daemon again has ended", p.MountPoint)
 	}
@@ -133,7 +139,7 @@ func (d *Daemon) useHeld(earlier *holder.Client) error {
 	switch {
 	case d.opts.Revived && held && !there:
 		return errors.Join(fmt.Errorf("%s was unmounted while no daemon lived", d.opts.Places.MountPoint), earlier.End())
-	case !d.opts.Settings.Hold:
+	case d.opts.Settings.NoHold:
 		return earlier.End()
 	}
 	d.holder, d.resumes = earlier, held && there

@@ -25,7 +25,7 @@ const farewell = 100 * time.Millisecond
 // any other way out.
 func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error) {
 	if d.holder == nil {
-		return adminapi.UpgradeAnswer{}, fmt.Errorf("%w: %s was mounted without --hold, so its files can't be handed to another program; unmount, and mount with the new one",
+		return adminapi.UpgradeAnswer{}, fmt.Errorf("%w: %s has no holder, so its files can't be handed to another program; unmount, and mount with the new one",
 			hetero.ErrUnsupported, d.opts.Places.MountPoint)
 	}
 	st, err := os.Stat(r.Program)
@@ -38,15 +38,32 @@ func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi
 	if at, found, err := place.MountOf(r.Program); err != nil || found && at.MountPoint == d.opts.Places.MountPoint {
 		return adminapi.UpgradeAnswer{}, errors.Join(fmt.Errorf("%w: %s is on the mount itself, which has no daemon while the program starts; copy it elsewhere", hetero.ErrInvalid, r.Program), err)
 	}
-	next := d.opts.Again
-	next.Path, next.Args = r.Program, slices.Clone(next.Args)
-	if len(next.Args) > 0 {
-		next.Args[0] = r.Program
-	}
-	if err := d.holder.Next(next); err != nil {
+	if err := d.follow(r.Program); err != nil {
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))
 	time.AfterFunc(farewell, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
 	return adminapi.UpgradeAnswer{PID: os.Getpid()}, nil
+}
+
+// follow makes a program the one that is started when this process has ended.
+func (d *Daemon) follow(program string) error {
+	next := d.opts.Again
+	if next.Path != "" {
+		next.Path, next.Args = program, slices.Clone(next.Args)
+		if len(next.Args) > 0 {
+			next.Args[0] = program
+		}
+		return d.holder.Next(next)
+	}
+	// A service manager starts what its unit names, which may have been replaced.
+	mine, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(program)
+	if err == nil && real != mine {
+		err = fmt.Errorf("%w: a service manager starts this daemon, from %s; install the program there, and repeat", hetero.ErrInvalid, mine)
+	}
+	return err
 }

@@ -23,10 +23,13 @@ import (
 )
 
 // daemonEnv makes the test binary a daemon: it is the path of the holder's socket. daemonFails makes
-// the daemon exit before it is ready.
+// the daemon exit before it is ready. daemonKilled names a file that gets a byte for each start; the daemon is killed
+// before it is ready until it has more than killedStarts.
 const (
-	daemonEnv   = "HMCFS_TEST_HOLDER"
-	daemonFails = "HMCFS_TEST_HOLDER_FAILS"
+	daemonEnv    = "HMCFS_TEST_HOLDER"
+	daemonFails  = "HMCFS_TEST_HOLDER_FAILS"
+	daemonKilled = "HMCFS_TEST_HOLDER_KILLED"
+	killedStarts = 2 * mostTries
 )
 
 func TestMain(m *testing.M) {
@@ -42,9 +45,20 @@ func daemon(socket string) {
 	if os.Getenv(daemonFails) != "" {
 		return
 	}
+	starts, counts := os.LookupEnv(daemonKilled)
+	n := killedStarts
+	if counts {
+		n = countStart(starts)
+	}
+	if n < killedStarts && n%2 == 0 {
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
 	c, err := Dial(socket)
 	if err == nil {
 		err = c.Own()
+	}
+	if n < killedStarts {
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
 	if err == nil {
 		err = c.Ready(startOf(socket))
@@ -54,6 +68,20 @@ func daemon(socket string) {
 		return
 	}
 	select {}
+}
+
+// countStart adds a byte to a file, and returns how many it had.
+func countStart(name string) int {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }()
+	_, err = f.WriteString("x")
+	if st, serr := f.Stat(); err == nil && serr == nil {
+		return int(st.Size()) - 1
+	}
+	return 0
 }
 
 // startOf returns how the daemon is started.
@@ -279,6 +307,25 @@ func TestGivesUp(t *testing.T) {
 		t.Errorf("kept are %v", got)
 	}
 	must(t, c.End())
+}
+
+// TestKilledBeforeItServes has others kill the daemons that are started, before and after they own
+// the holder: it does not give up as for those that fail.
+func TestKilledBeforeItServes(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	starts := filepath.Join(t.TempDir(), "starts")
+	must(t, errors.Join(c.Ready(startOf(r.socket, daemonKilled+"="+starts)), c.Close()))
+	kit.Eventually(t, time.Minute, func() error {
+		data, err := os.ReadFile(starts)
+		if s := r.status(); err != nil || s.Owner == 0 || s.GaveUp || len(data) <= killedStarts {
+			return fmt.Errorf("%d starts, status %+v: %w", len(data), s, err)
+		}
+		return nil
+	})
+	must(t, unix.Kill(r.status().Owner, unix.SIGSTOP))
+	must(t, unix.Kill(r.status().Owner, unix.SIGKILL))
+	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
 }
 
 // TestStartedByOthers leaves it to another process to start a daemon.

@@ -53,6 +53,10 @@ type Start struct {
 	Dir  string   `json:"dir"`
 }
 
+// Program is the name of the descriptor of the program that serves, which is started again even if
+// its file has been replaced.
+const Program = "program"
+
 // RevivedEnv is the variable that is set for a daemon that a holder starts.
 const RevivedEnv = "HMCFS_REVIVED"
 

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,8 +12,10 @@ import (
 )
 
 const (
-	// mostTries bounds the starts in a row of daemons that do not stay.
+	// mostTries bounds the starts in a row of daemons that do not stay by their own fault.
 	mostTries = 8
+	// mostKilled bounds those of daemons that are killed before they serve, as for want of memory.
+	mostKilled = 100
 	// firstPause is the default of Options.Pause. The pause doubles with each start, up to
 	// longestPause.
 	firstPause   = 50 * time.Millisecond
@@ -25,33 +28,51 @@ const (
 )
 
 // tries counts the daemons in a row that did not stay. The zero value has none.
-type tries struct{ failed int }
+type tries struct{ failed, killed int }
 
 // countDeath counts the death of a daemon that began to serve at ready; zero if it never did.
 func (t *tries) countDeath(ready time.Time) {
 	if !ready.IsZero() && time.Since(ready) >= settled {
-		t.failed = 0
+		*t = tries{}
 	}
 }
 
+// countKill counts a daemon that another process or the kernel has killed, which is no fault of its own. served
+// reports whether it had come to serve.
+func (t *tries) countKill(served bool) {
+	if served {
+		*t = tries{}
+		return
+	}
+	t.failed--
+	t.killed++
+}
+
+// enough reports whether there have been too many.
+func (t *tries) enough() bool { return t.failed >= mostTries || t.killed >= mostKilled }
+
 // pause returns the time to wait before the next start.
 func (t *tries) pause(first time.Duration) time.Duration {
-	if t.failed == 0 {
-		return 0
+	switch {
+	case t.failed > 0:
+		return min(first<<(t.failed-1), longestPause)
+	case t.killed > 0:
+		return first
 	}
-	return min(first<<(t.failed-1), longestPause)
+	return 0
 }
 
 // revive starts daemons until one owns the holder, or until they have failed too often. owned is
 // closed when one becomes the owner, also if another process has started it.
 func (s *server) revive(owned <-chan struct{}) {
+	s.awaitLast()
 	for {
 		s.mu.Lock()
-		start := *s.start
+		start, program := *s.start, s.kept[Program]
 		if s.next != nil {
-			start = *s.next
+			start, program = *s.next, nil
 		}
-		pause, enough := s.tries.pause(s.pause), s.tries.failed >= mostTries
+		pause, enough := s.tries.pause(s.pause), s.tries.enough()
 		s.tries.failed++
 		s.mu.Unlock()
 		if enough {
@@ -65,7 +86,7 @@ func (s *server) revive(owned <-chan struct{}) {
 		case <-s.over:
 			return
 		}
-		cmd := exec.Command(start.Path)
+		cmd := exec.Command(pathOf(start.Path, program))
 		cmd.Args, cmd.Env, cmd.Dir = start.Args, start.Env, start.Dir
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // those of the first daemon
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -77,6 +98,9 @@ func (s *server) revive(owned <-chan struct{}) {
 		setOOM(cmd.Process.Pid, s.oom)
 		s.log.Info("started a daemon again", zap.Int("daemon", cmd.Process.Pid))
 		exited := make(chan struct{})
+		s.mu.Lock()
+		s.last = exited
+		s.mu.Unlock()
 		go func() {
 			defer close(exited)
 			cmd.Wait() //nolint:errcheck // how it ended is read from its state
@@ -108,6 +132,22 @@ func (s *server) revive(owned <-chan struct{}) {
 	}
 }
 
+// pathOf returns the path of a program: the one by which it was started or, if another file is there
+// now, that of its descriptor, which may be nil.
+func pathOf(path string, program *os.File) string {
+	if program == nil {
+		return path
+	}
+	was, err := program.Stat()
+	if err != nil {
+		return path
+	}
+	if now, err := os.Stat(path); err == nil && os.SameFile(was, now) {
+		return path
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", program.Fd())
+}
+
 // startFailed is called when a daemon has not come to own the holder.
 func (s *server) startFailed() {
 	s.mu.Lock()
@@ -128,14 +168,29 @@ func (s *server) await(owned <-chan struct{}) {
 	}
 }
 
-// processEnded is called when a daemon that the holder has started is gone. One that served and was killed,
-// by another process or by the kernel for want of memory, has not failed.
+// awaitLast waits until the last daemon that the holder has started is gone, a moment after its
+// connection, since the next start depends on how it ended.
+func (s *server) awaitLast() {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last == nil {
+		return
+	}
+	select {
+	case <-last:
+	case <-time.After(settled):
+	case <-s.over:
+	}
+}
+
+// processEnded is called when a daemon that the holder has started is gone.
 func (s *server) processEnded(how *os.ProcessState) {
 	status, ok := how.Sys().(syscall.WaitStatus)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ok && status.Signaled() && status.Signal() == syscall.SIGKILL && s.served == how.Pid() {
-		s.tries.failed = 0
+	if ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+		s.tries.countKill(s.served == how.Pid())
 	}
 }
 

@@ -87,6 +87,10 @@ type server struct {
 	served int
 	// +checklocks:mu
 	tries tries
+	// last is closed when the last daemon that the holder has started is gone; nil before there was one.
+	//
+	// +checklocks:mu
+	last chan struct{}
 }
 
 // session is one connection.
