@@ -25,7 +25,7 @@ func TestHeldSessions(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
 	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=256MiB", "sim:0,size=128MiB"}
+		Devices: []string{"host,size=256MiB", "sim:0,size=128MiB"},
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
