@@ -28,6 +28,10 @@ const SessionHeader = "Hmcfs-Session"
 // session in SessionHeader of its request for one.
 const ContinuesHeader = "Hmcfs-Continues"
 
+// HolderSocket is the name of the socket, beside the daemon's, of the process that starts the daemon again. If nobody
+// listens there any more, no daemon follows one that has died.
+const HolderSocket = "hold.sock"
+
 // MaxCall bounds the body of a call, in bytes: 10 000 of the longest keys have room for more
 // than a hundred blobs each.
 const MaxCall = 64 << 20

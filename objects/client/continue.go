@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -246,7 +248,7 @@ func (s *Session) comeBack(ctx context.Context) {
 	s.leaveCancelled()
 	ctx, cancel := context.WithTimeout(ctx, s.continues)
 	defer cancel()
-	err := retry(ctx, s.arrive)
+	err := s.client.retry(ctx, s.arrive)
 	s.mu.Lock()
 	back := s.back
 	s.back = nil
@@ -266,11 +268,11 @@ func (s *Session) comeBack(ctx context.Context) {
 }
 
 // retry makes attempts to reach the next daemon until one succeeds, or no other one makes sense.
-func retry(ctx context.Context, attempt func(context.Context) error) error {
+func (c *Client) retry(ctx context.Context, attempt func(context.Context) error) error {
 	var missing time.Time // the time since which there is no socket
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := attempt(ctx)
-		if err == nil || ctx.Err() != nil || isFinal(err) {
+		if err == nil || ctx.Err() != nil || isFinal(err) || c.isAlone(ctx) {
 			return err
 		}
 		switch {
@@ -287,6 +289,16 @@ func retry(ctx context.Context, attempt func(context.Context) error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// isAlone reports whether nobody starts a daemon again. Where that can't be known, it does not.
+func (c *Client) isAlone(ctx context.Context) bool {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unixpacket", filepath.Join(filepath.Dir(c.socket), adminapi.HolderSocket))
+	if err == nil {
+		_ = conn.Close() // nothing was sent
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
 }
 
 // isFinal reports whether another attempt to continue a session makes no sense: a daemon has refused

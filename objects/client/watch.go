@@ -107,7 +107,7 @@ func (w *Watch) pass(ctx context.Context, e adminapi.Event) bool {
 func (w *Watch) again(ctx context.Context, limit time.Duration) (lines *json.Decoder, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = retry(ctx, func(ctx context.Context) error {
+	err = w.client.retry(ctx, func(ctx context.Context) error {
 		next, found, failure := w.client.lines(ctx, adminapi.PathEvents)
 		if failure != nil {
 			return failure

@@ -608,7 +608,7 @@ class FileSystem:
             if not limit:
                 return
             try:
-                s, stream, limit = retry(limit, lambda: False, self._stream)
+                s, stream, limit = retry(self.socket_path, limit, lambda: False, self._stream)
             except _errors.HmcfsError:
                 return
             now = datetime.datetime.now(datetime.timezone.utc).isoformat()

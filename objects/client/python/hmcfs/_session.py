@@ -472,7 +472,7 @@ class Session:
             self._away = True
             self._changed.notify_all()
         try:
-            made = retry(self._continues, lambda: self._ended is not None, self._arrive)
+            made = retry(self.path, self._continues, lambda: self._ended is not None, self._arrive)
             if made is None:
                 raise _errors.Disconnected(f"{self.path}: the session is closed")
         except (_errors.HmcfsError, ValueError) as e:
@@ -662,7 +662,7 @@ def _guard(of: "weakref.ref[Session]", fd: int, generation: int) -> None:
             pass  # it has ended
 
 
-def retry(limit: float, over: Callable[[], bool], attempt: Callable[[], Any]) -> Any:
+def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[], Any]) -> Any:
     """Make attempts to reach the next daemon, for limit seconds; return the result of the first success, None when it is over."""
     deadline, pause, missing = time.monotonic() + limit, _FIRST, 0.0
     while not over():
@@ -671,11 +671,23 @@ def retry(limit: float, over: Callable[[], bool], attempt: Callable[[], Any]) ->
         except _errors.HmcfsError as e:
             now = time.monotonic()
             missing = (missing or now) if isinstance(e.__cause__, FileNotFoundError) else 0.0
-            if said(e) or now > deadline or missing and now - missing > _MISSING:
+            if said(e) or now > deadline or _is_alone(path) or missing and now - missing > _MISSING:
                 raise
         time.sleep(pause)
         pause = min(2 * pause, _LAST)
     return None
+
+
+def _is_alone(path: str) -> bool:
+    """Report whether nobody starts a daemon again. Where that can't be known, it does not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        try:
+            s.connect(os.path.join(os.path.dirname(path), "hold.sock"))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
 
 
 def said(error: _errors.HmcfsError) -> bool:
