@@ -40,23 +40,6 @@ func (t *txn) putBinding(ino Ino, binding []byte) {
 	t.set(t.key(kindBinding, uint64(ino)), value)
 }
 
-// Rebind replaces the binding of a bound file.
-//
-// Errors: ErrNotExist; ErrInvalid if the file is not bound; ErrTooLarge.
-func (s *Store) Rebind(ctx context.Context, ino Ino, binding []byte) error {
-	if len(binding) > MaxBinding {
-		return fmt.Errorf("binding of %d bytes: %w", len(binding), ErrTooLarge)
-	}
-	_, err := s.change(ctx, ino, nil, func(t *txn, rec *record) error {
-		if rec.Bound != BoundLive {
-			return ErrInvalid
-		}
-		t.putBinding(ino, binding)
-		return nil
-	})
-	return err
-}
-
 // Unbind removes the binding that Bind stored. With lost, the file stays marked as bound
 // but lost; otherwise it may have content of its own again.
 //

@@ -86,7 +86,7 @@
 //
 // A removal can note receipts, which say what has become of the file: a program that was not told
 // before the process died learns it from the next one. They are texts to this package, and stay
-// until DropReceipts.
+// until Receipts.Drop.
 //
 // # Invariants
 //

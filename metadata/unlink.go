@@ -17,38 +17,6 @@ func (s *Store) UnlinkSoon(ctx context.Context, parent Ino, name string) (Inode,
 	return s.remove(ctx, s.soon(), parent, name, (*txn).unlink)
 }
 
-// UnlinkNoting is Unlink, and notes receipts in the same transaction: texts that Receipts returns,
-// also in a later run, until DropReceipts.
-func (s *Store) UnlinkNoting(ctx context.Context, parent Ino, name string, receipts []string) (Inode, error) {
-	return s.remove(ctx, s.kv.Update, parent, name, func(t *txn, dir *record, sl slot) (record, error) {
-		for _, r := range receipts {
-			t.set(t.keyString(kindReceipt, r), encodeNumber(t.room(2), 1))
-		}
-		return t.unlink(dir, sl)
-	})
-}
-
-// Receipts returns the receipts that are noted.
-func (s *Store) Receipts(ctx context.Context) ([]string, error) {
-	return read(ctx, s, func(t *txn) (all []string, err error) {
-		err = t.kv.Scan([]byte{kindReceipt}, nil, func(key, _ []byte) (bool, error) {
-			all = append(all, string(key[1:]))
-			return true, nil
-		})
-		return all, err
-	})
-}
-
-// DropReceipts removes receipts. It may return before that would survive the process.
-func (s *Store) DropReceipts(ctx context.Context, receipts []string) error {
-	return s.updateBy(ctx, s.soon(), 0, func(t *txn) error {
-		for _, r := range receipts {
-			t.del(t.keyString(kindReceipt, r))
-		}
-		return nil
-	})
-}
-
 // Rmdir removes an empty directory, and returns it in its state afterwards: Nlink is 0 and
 // the records are gone.
 //

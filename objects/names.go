@@ -221,7 +221,7 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 		var after metadata.Inode
 		switch {
 		case len(v.receipts) > 0:
-			after, err = n.meta.UnlinkNoting(ctx, parent, name, v.receipts)
+			after, err = metadata.ReceiptsOf(n.meta).Unlink(ctx, parent, name, v.receipts)
 		case v.isFleeting() && !n.lasting:
 			after, err = n.meta.UnlinkSoon(ctx, parent, name)
 		default:

@@ -47,7 +47,7 @@ func receiptOf(holder string, call uint64, key string) string {
 // load reads the receipts of the run before, which sessions may ask for until a time.
 func (r *receipts) load(ctx context.Context, until time.Time) error {
 	r.asked = until
-	all, err := r.meta.Receipts(ctx)
+	all, err := metadata.ReceiptsOf(r.meta).List(ctx)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *receipts) drop(ctx context.Context, now time.Time) {
 	for len(over) > 0 {
 		some := over[:min(len(over), dropAtOnce)]
 		over = over[len(some):]
-		if err := r.meta.DropReceipts(ctx, some); err != nil {
+		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
 			r.log.Warn("could not remove the notes of received publications", zap.Error(err))
 		}
 	}

@@ -102,7 +102,10 @@ func (bs *bindings) recordOwner(ctx context.Context, ino Ino, b *content.Bound) 
 	}
 	record, err := m.holder.Load().recordFor(ctx, m.blobs)
 	if err == nil {
-		err = bs.meta.Rebind(ctx, ino, record)
+		err = bs.meta.Unbind(ctx, ino, true) // if the daemon dies here, the object is lost
+	}
+	if err == nil {
+		_, err = bs.meta.Bind(ctx, ino, record, nil)
 	}
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) { // without a name it needs none
 		bs.log.Warn("could not record the new memory of an object; it is lost at the next start", zap.Uint64("ino", uint64(ino)), zap.Error(err))

@@ -166,6 +166,9 @@ type Event struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
+// EventDropped is the kind of an event that stands for others.
+const EventDropped = "dropped"
+
 // Duration is a time.Duration as text: "20s", "1.5ms".
 type Duration time.Duration
 

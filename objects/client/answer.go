@@ -39,11 +39,12 @@ type answer struct {
 	over bool
 	// begun is true after the report that the call continues in the background.
 	begun bool
-	// verb and call are those of the call, or file if it is one on files, to be asked again; started is the time at which it
-	// began, if it has a timeout.
+	// verb and call are those of the call, or file if it is one on files, to be asked again, and asked is memory for the latter;
+	// started is the time at which it began, if it has a timeout.
 	verb    adminapi.Verb
 	call    *adminapi.Call
 	file    *fileAsk
+	asked   fileAsk
 	started time.Time
 	// sent reports that the call was sent, or would have been if there were a daemon. Session.sending guards it.
 	sent bool
@@ -127,7 +128,7 @@ func (a *answer) recycle() {
 	case <-a.came:
 	default:
 	}
-	a.keys, a.ctx, a.into, a.first, a.call, a.file = nil, nil, nil, part{}, nil, nil
+	a.keys, a.ctx, a.into, a.first, a.call, a.file, a.asked = nil, nil, nil, part{}, nil, nil, fileAsk{}
 	s := a.session
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,8 +65,11 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 			a.recycle()
 		}
 	}()
-	a.file = q
-	if err := s.sendNew(a); err != nil {
+	if s.continues > 0 {
+		a.asked = *q // q itself would have to be allocated
+		a.file = &a.asked
+	}
+	if err := s.sendNewFile(a, q); err != nil {
 		a.over = true // it has not begun
 		return frames.FileAnswer{}, err
 	}
@@ -89,6 +92,14 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 		got.Data = q.into[:copy(q.into, got.Data)] // usually none
 	}
 	return got, err
+}
+
+// sendNewFile is sendNew for a call on files.
+func (s *Session) sendNewFile(a *answer, q *fileAsk) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	a.sent = true
+	return s.sendFileCall(q, a.id, false)
 }
 
 // closedError makes the error of a session that was closed one of package io/fs, too.

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -73,7 +72,7 @@ func (w *Watch) run(ctx context.Context, lines *json.Decoder, continues time.Dur
 	defer close(w.ended)
 	for w.read(ctx, lines) && continues > 0 {
 		next, err := w.again(ctx, continues)
-		if err != nil || !w.pass(ctx, adminapi.Event{Kind: string(objects.EventDropped), Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
+		if err != nil || !w.pass(ctx, adminapi.Event{Kind: adminapi.EventDropped, Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
 			return
 		}
 		lines = next
