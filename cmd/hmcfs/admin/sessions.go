@@ -115,7 +115,7 @@ func newSessions(o Options) *sessions {
 const (
 	// runSize and restSize are the sizes, in bytes, of the parts of a session's name: what those of one daemon have in common, and
 	// the rest.
-	runSize, restSize = 4, 16
+	runSize, restSize = 4, 12
 	// maxContinued bounds the sessions of the daemon before that come back.
 	maxContinued = 1 << 16
 )
