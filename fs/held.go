@@ -290,7 +290,7 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 //
 // Errors: ESTALE if the file has no such tensor any more; EIO.
 func (h *holding) showAgain(ctx context.Context, slot *heldSlot) error {
-	views := &h.filesystem.views
+	views := &h.views
 	file, name, path := h.state.shows(slot)
 	n := &viewNode{id: metadata.Ino(slot.ino), file: metadata.Ino(file), name: name, path: path}
 	if file == 0 {

@@ -10,7 +10,7 @@ import (
 func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldKind, out *fuse.OpenOut) {
 	var shows *viewNode
 	if isView(metadata.Ino(ino)) {
-		shows, _ = h.filesystem.views.get(metadata.Ino(ino)) // the kernel may have forgotten it
+		shows, _ = h.views.get(metadata.Ino(ino)) // the kernel may have forgotten it
 	}
 	h.state.add(heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,

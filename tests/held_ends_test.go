@@ -100,11 +100,11 @@ func TestHeldFullDisk(t *testing.T) {
 	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
 	h.m.KillDaemon()
 	kit.Eventually(t, time.Minute, func() error {
-		_, err := os.ReadDir(h.m.Path("host"))
-		if errors.Is(err, unix.ENOTCONN) {
+		_, fault := os.ReadDir(h.m.Path("host"))
+		if errors.Is(fault, unix.ENOTCONN) {
 			return nil
 		}
-		return err
+		return fault
 	})
 	must(t, os.Remove(fill.Name()))
 	if _, err = os.ReadDir(h.m.Path("host")); err != nil {
@@ -326,12 +326,13 @@ func TestUpgradeByServiceManager(t *testing.T) {
 	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
 	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
 	before := h.m.Status()
-	if out, err := h.m.Run("upgrade", "--program", "/bin/true", h.m.Dir); err == nil {
+	out, err := h.m.Run("upgrade", "--program", "/bin/true", h.m.Dir)
+	if err == nil {
 		t.Errorf("upgraded to /bin/true: %s", out)
 	}
 	other := filepath.Join(mnt.TempDir(t), "hmcfs")
 	must(t, exec.Command("cp", before.Program, other).Run())
-	out, err := h.m.Run("upgrade", "--program", other, h.m.Dir)
+	out, err = h.m.Run("upgrade", "--program", other, h.m.Dir)
 	if err == nil || !strings.Contains(err.Error(), "a service manager starts this daemon, from "+before.Program) || h.m.Status().PID != before.PID {
 		t.Errorf("upgrade to a program of another path: %v\n%s", err, out)
 	}

@@ -128,6 +128,7 @@ func checkSiblings(t *Tree) []Offence {
 // package imports only packages of earlier levels.
 func transportLevels() [][]string {
 	return [][]string{
+		{"transport/nowait"},
 		{"transport/wire", "transport/topology", "transport/internal"},
 		{"transport/affinity"},
 		{"transport"},

@@ -118,7 +118,7 @@ func (f *File) undocumented(d *ast.GenDecl) []Offence {
 }
 
 // checkBuildTags finds build tags that are neither a platform nor
-// "invariants": features are chosen at run time.
+// "invariants" or "race": features are chosen at run time.
 func checkBuildTags(t *Tree) []Offence {
 	return t.each(func(f *File) []Offence {
 		var out []Offence
@@ -142,7 +142,7 @@ func (f *File) tags(c *ast.Comment) []Offence {
 	}
 	var out []Offence
 	expr.Eval(func(tag string) bool {
-		if tag != "invariants" && !platform(tag) {
+		if tag != "invariants" && tag != "race" && !platform(tag) {
 			out = append(out, f.offence(c.Pos(), "build tag %q: features are chosen at run time", tag))
 		}
 		return true

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/control"
-	"github.com/hmcfs/hmcfs/transport/internal/nowait"
 	"github.com/hmcfs/hmcfs/transport/internal/pages"
 	"github.com/hmcfs/hmcfs/transport/internal/queue"
 	"github.com/hmcfs/hmcfs/transport/internal/spin"
 	"github.com/hmcfs/hmcfs/transport/internal/turn"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 	"github.com/hmcfs/hmcfs/transport/wire"
 )
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/transport/collective"
 	"github.com/hmcfs/hmcfs/transport/env"
 	"github.com/hmcfs/hmcfs/transport/job"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 // MaxCalls bounds the calls that a rank may have in progress.
@@ -24,7 +25,9 @@ const MaxCalls = 4096
 
 // server serves one rank.
 type server struct {
-	conn   *net.UnixConn
+	conn *net.UnixConn
+	// socket is that of conn; its calls do not disturb copies in progress.
+	socket *nowait.Socket
 	job    *job.Job
 	group  *collective.Group
 	memory *memory
@@ -54,10 +57,14 @@ type frame struct {
 // Serve joins the job that the environment describes, and serves the rank at the other end of a
 // connection until it closes the connection or the context ends.
 func Serve(ctx context.Context, conn *net.UnixConn, getenv func(string) string) error {
+	socket, err := nowait.NewSocket(conn)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &server{
-		conn: conn, memory: newMemory(), active: map[uint64]context.CancelFunc{}, sequence: make(chan func(), MaxCalls),
+		conn: conn, socket: socket, memory: newMemory(), active: map[uint64]context.CancelFunc{}, sequence: make(chan func(), MaxCalls),
 	}
 	joined, reading := make(chan struct{}), make(chan struct{})
 	// The rank may end while this process waits for the others.
@@ -65,7 +72,7 @@ func Serve(ctx context.Context, conn *net.UnixConn, getenv func(string) string) 
 		cancel(s.read(ctx, joined))
 		close(reading)
 	}()
-	err := s.join(ctx, getenv)
+	err = s.join(ctx, getenv)
 	if err == nil {
 		err = s.serve(ctx, joined)
 	} else if ctx.Err() == nil {
@@ -121,7 +128,7 @@ func (s *server) leave(ctx context.Context) error {
 // read starts the calls of the rank, once the job is joined, until the rank closes the
 // connection. No other goroutine starts calls, so a change of goroutines is saved for each.
 func (s *server) read(ctx context.Context, joined <-chan struct{}) error {
-	from := bufio.NewReader(s.conn)
+	from := bufio.NewReader(awaiting{s.socket})
 	if _, err := from.Peek(1); err != nil {
 		return ended(err)
 	}
@@ -153,6 +160,12 @@ func (s *server) read(ctx context.Context, joined <-chan struct{}) error {
 	}
 	return nil
 }
+
+// awaiting reads a socket.
+type awaiting struct{ *nowait.Socket }
+
+// Read implements io.Reader.
+func (a awaiting) Read(p []byte) (int, error) { return a.Await(p) }
 
 // ended returns the error of a connection that a rank has closed: none, however it has ended.
 func ended(err error) error {
@@ -248,11 +261,13 @@ func (s *server) send(b []byte, file int) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	var rights []byte
+	var n int
+	var err error
 	if file >= 0 {
-		rights = unix.UnixRights(file)
+		n, _, err = s.conn.WriteMsgUnix(b, unix.UnixRights(file), nil)
+	} else {
+		n, err = s.socket.Write(b)
 	}
-	n, _, err := s.conn.WriteMsgUnix(b, rights, nil)
 	if err == nil && n < len(b) {
 		_, err = s.conn.Write(b[n:])
 	}

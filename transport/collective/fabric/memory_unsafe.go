@@ -37,10 +37,20 @@ func futexWait(word *atomic.Uint32, value uint32, limit time.Duration) error {
 	return nil
 }
 
+// futexDoze is futexWait for a short limit, of which the runtime is not notified: see nowait.
+func futexDoze(word *atomic.Uint32, value uint32, limit time.Duration) error {
+	ts := unix.NsecToTimespec(limit.Nanoseconds())
+	_, _, errno := unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWait, uintptr(value), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // futexWake wakes all sleepers at a word.
 func futexWake(word *atomic.Uint32) {
 	// It fails only for an invalid address.
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexOpWake, 1<<30, 0, 0, 0)
 }
 
 // The following system calls do not block, but may copy for longer than the runtime lets a

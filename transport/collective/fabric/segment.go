@@ -70,6 +70,10 @@ func (s *segments) close() error {
 // slice bounds the sleep of a rank before it checks its context again.
 const slice = 50 * time.Millisecond
 
+// doze is the time for which a rank keeps its processor of Go's runtime while it sleeps. The others
+// rarely take longer.
+const doze = 300 * time.Microsecond
+
 // The values of rankState.asleep, which name how a rank sleeps.
 const (
 	asleepAtBell uint32 = 1
@@ -92,7 +96,14 @@ func (o *over) sleep(ctx context.Context, before uint32) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := futexWait(&o.states[o.me].rung, before, slice)
+	rung := &o.states[o.me].rung
+	err := error(unix.ETIMEDOUT)
+	if o.spin > 0 {
+		err = futexDoze(rung, before, doze)
+	}
+	if errors.Is(err, unix.ETIMEDOUT) {
+		err = futexWait(rung, before, slice)
+	}
 	if err == nil || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ETIMEDOUT) {
 		return ctx.Err()
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hmcfs/hmcfs/transport/internal/nowait"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 // ErrCut reports that a connection ended without an END record from the peer.

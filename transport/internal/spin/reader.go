@@ -4,7 +4,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/hmcfs/hmcfs/transport/internal/nowait"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -19,6 +19,8 @@ const (
 // Reader reads a connection. It is used by one goroutine at a time.
 type Reader struct {
 	conn net.Conn
+	// wait reads, and waits for bytes.
+	wait func(p []byte) (int, error)
 	// now reads without waiting: 0 and no error mean that nothing has arrived. It is
 	// nil if the connection is neither a socket nor an Asker, as with TLS.
 	now func(p []byte) (int, error)
@@ -37,7 +39,7 @@ type Asker interface {
 
 // New returns the reader of a connection.
 func New(c net.Conn) (*Reader, error) {
-	r := &Reader{conn: c, next: 1}
+	r := &Reader{conn: c, wait: c.Read, next: 1}
 	if a, ok := c.(Asker); ok {
 		r.now = a.ReadNow
 		return r, nil
@@ -47,7 +49,7 @@ func New(c net.Conn) (*Reader, error) {
 		return nil, err
 	}
 	if s != nil {
-		r.now = s.Read
+		r.now, r.wait = s.Read, s.Await
 	}
 	return r, nil
 }
@@ -55,11 +57,11 @@ func New(c net.Conn) (*Reader, error) {
 // Read reads from the connection like its own Read, after polling if Eager.
 func (r *Reader) Read(p []byte) (int, error) {
 	if !r.Eager || r.now == nil || len(p) == 0 {
-		return r.conn.Read(p)
+		return r.wait(p)
 	}
 	if r.skip > 0 {
 		r.skip--
-		return r.conn.Read(p)
+		return r.wait(p)
 	}
 	n, err := r.ask(p)
 	if n > 0 || err != nil {
@@ -69,7 +71,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	// The processors are busy, or the peer is slow: sleep at once for a while.
 	r.skip = r.next
 	r.next = min(2*r.next, maxSkip)
-	return r.conn.Read(p)
+	return r.wait(p)
 }
 
 // ask reads bytes that are available or arrive soon; 0 and no error mean that

@@ -173,7 +173,7 @@ class _Link(Session):
             raise _errors.Invalid(f"a rank, tag or offset is out of range: {peer}, {number}")
         some = source or result or _NONE
         body = _CALL.pack(
-            some.type, op, 0, peer, number, limit, *(source or _NONE)[1:], *(result or _NONE)[1:],
+            some[0], op, 0, peer, number, limit, *(source or _NONE)[1:], *(result or _NONE)[1:],
         )
         with self._writing:
             self._check()
@@ -451,6 +451,8 @@ class Communicator:
 
     def _give_back(self) -> None:
         """Free memory of arrays that are gone, and of messages that are over."""
+        if not self._requests and not self._dropped:
+            return
         with self._lock:
             requests, self._requests = self._requests, []
         going = [r for r in requests if not r.done() or not r.settle()]

@@ -13,6 +13,8 @@ type Socket struct {
 	raw     syscall.RawConn
 	in, out attempt
 	vector  vector
+	// waits is true if the read in progress waits for bytes.
+	waits bool
 }
 
 // attempt is one attempt in one direction.
@@ -38,17 +40,18 @@ func NewSocket(c net.Conn) (*Socket, error) {
 	}
 	s := &Socket{raw: raw}
 	s.in.run = func(fd uintptr) bool {
-		s.in.n, s.in.err = syscall.Read(int(fd), s.in.p)
-		return true
+		// After an interrupt the runtime would wait for more than what is there.
+		for s.in.err = syscall.EINTR; errors.Is(s.in.err, syscall.EINTR); {
+			s.in.n, s.in.err = read(fd, s.in.p)
+		}
+		return !s.waits || !errors.Is(s.in.err, syscall.EAGAIN)
 	}
 	s.out.run = func(fd uintptr) bool {
 		if s.out.parts != nil {
 			s.out.n, s.out.err = s.vector.send(fd, s.out.parts)
 			return true
 		}
-		// The socket does not block, and this call tells the race detector that a
-		// peer's answer comes after it.
-		s.out.n, s.out.err = syscall.Write(int(fd), s.out.p)
+		s.out.n, s.out.err = write(fd, s.out.p)
 		return true
 	}
 	return s, nil
@@ -59,12 +62,32 @@ func NewSocket(c net.Conn) (*Socket, error) {
 //
 // Errors: io.EOF; those of the deadline and of the socket.
 func (s *Socket) Read(p []byte) (int, error) {
-	s.in.p = p
-	n, again, err := s.in.result(s.raw.Read(s.in.run))
+	s.waits = false
+	n, again, err := s.read(p)
 	if n == 0 && !again && err == nil {
 		return 0, io.EOF
 	}
 	return n, err
+}
+
+// Await reads bytes into p, and waits for them if none have arrived.
+//
+// Errors: as for Read.
+func (s *Socket) Await(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	s.waits = true
+	n, _, err := s.read(p)
+	if n == 0 && err == nil {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+func (s *Socket) read(p []byte) (n int, again bool, err error) {
+	s.in.p = p
+	return s.in.result(s.raw.Read(s.in.run))
 }
 
 // Write writes as much of p as there is room for.

@@ -1,10 +1,6 @@
 package nowait
 
-import (
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // vector holds the parts of a write in the kernel's format. It keeps its memory,
 // so that a write allocates nothing.
@@ -29,12 +25,9 @@ func (v *vector) send(fd uintptr, parts [][]byte) (int, error) {
 	}
 	v.head = unix.Msghdr{Iov: &v.pieces[0]}
 	v.head.SetIovlen(len(v.pieces))
-	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&v.head)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	n, err := sendMessage(fd, &v.head)
 	// The kernel has copied what it accepted; no reference is kept.
 	clear(v.pieces)
 	v.head = unix.Msghdr{}
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
+	return n, err
 }
