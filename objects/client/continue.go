@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -293,12 +294,33 @@ func (c *Client) retry(ctx context.Context, attempt func(context.Context) error)
 
 // isAlone reports whether nobody starts a daemon again. Where that can't be known, it does not.
 func (c *Client) isAlone(ctx context.Context) bool {
+	return errors.Is(c.callHolder(ctx), unix.ECONNREFUSED)
+}
+
+// callHolder connects to the process that starts a daemon again.
+func (c *Client) callHolder(ctx context.Context) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", filepath.Join(filepath.Dir(c.socket), adminapi.HolderSocket))
 	if err == nil {
 		_ = conn.Close() // nothing was sent
 	}
-	return errors.Is(err, unix.ECONNREFUSED)
+	return err
+}
+
+// first opens the connection of a new session. It waits a while for a daemon that is being started again.
+func (c *Client) first(ctx context.Context) (greeting, error) {
+	for limit := time.Now().Add(attemptLimit); ; {
+		hello, err := c.greeted(ctx, "")
+		died := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF)
+		if !died || time.Now().After(limit) || c.callHolder(ctx) != nil {
+			return hello, err
+		}
+		select {
+		case <-time.After(lastPause / 4):
+		case <-ctx.Done():
+			return hello, err
+		}
+	}
 }
 
 // isFinal reports whether another attempt to continue a session makes no sense: a daemon has refused

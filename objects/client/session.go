@@ -107,7 +107,7 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	hello, err := c.greeted(ctx, "")
+	hello, err := c.first(ctx)
 	if err != nil {
 		return nil, c.heteroError(err)
 	}

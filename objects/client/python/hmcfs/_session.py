@@ -98,6 +98,24 @@ class Session:
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self._prepare(path)
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._begin(path, timeout)
+                break
+            except _errors.Disconnected as e:
+                # A daemon that has died may be being started again.
+                if said(e) or time.monotonic() > deadline or not _is_held(path):
+                    raise
+            time.sleep(_LAST / 4)
+        with _open_lock:
+            _open.add(self)
+        self._watch()
+
+    def _begin(self, path: str, timeout: float) -> None:
+        """Connect, and open a session."""
+        self._received.clear()
+        self._poll = None
         self._socket = _connect(path, timeout)
         try:
             rest, head = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
@@ -120,9 +138,6 @@ class Session:
         except BaseException:
             self._socket.close()
             raise
-        with _open_lock:
-            _open.add(self)
-        self._watch()
 
     def _prepare(self, path: str) -> None:
         self.path = path
@@ -680,14 +695,18 @@ def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[
 
 def _is_alone(path: str) -> bool:
     """Report whether nobody starts a daemon again. Where that can't be known, it does not."""
+    return _call_holder(path) == errno.ECONNREFUSED
+
+
+def _is_held(path: str) -> bool:
+    """Report whether there is a process that starts a daemon again."""
+    return _call_holder(path) == 0
+
+
+def _call_holder(path: str) -> int:
+    """Connect to the process that starts a daemon again; return the number of the error, 0 for none."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-        try:
-            s.connect(os.path.join(os.path.dirname(path), "hold.sock"))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            pass
-        return False
+        return s.connect_ex(os.path.join(os.path.dirname(path), "hold.sock"))
 
 
 def said(error: _errors.HmcfsError) -> bool:
