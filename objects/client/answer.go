@@ -43,6 +43,7 @@ type answer struct {
 	// started is the time at which it began, if it has a timeout.
 	verb    adminapi.Verb
 	call    *adminapi.Call
+	called  adminapi.Call
 	file    *fileAsk
 	asked   fileAsk
 	started time.Time
@@ -128,7 +129,7 @@ func (a *answer) recycle() {
 	case <-a.came:
 	default:
 	}
-	a.keys, a.ctx, a.into, a.first, a.call, a.file, a.asked = nil, nil, nil, part{}, nil, nil, fileAsk{}
+	a.keys, a.ctx, a.into, a.first, a.call, a.file, a.asked, a.called = nil, nil, nil, part{}, nil, nil, fileAsk{}, adminapi.Call{}
 	s := a.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,11 +243,14 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if err = s.start(a); err != nil {
 		return nil, false, err
 	}
-	a.verb, a.call = verb, q
-	if q.Timeout > 0 {
-		a.started = time.Now()
+	if s.continues > 0 {
+		a.verb, a.called = verb, *q // q itself would have to be allocated
+		a.call = &a.called
+		if q.Timeout > 0 {
+			a.started = time.Now()
+		}
 	}
-	if err = s.sendNew(a); err != nil {
+	if err = s.sendNew(a, verb, q); err != nil {
 		s.forget(a)
 		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
@@ -267,27 +271,27 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 }
 
 // sendNew sends a call. Its error is that of encoding.
-func (s *Session) sendNew(a *answer) error {
+func (s *Session) sendNew(a *answer, verb adminapi.Verb, q *adminapi.Call) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	a.sent = true
-	return a.encode(s, false)
+	return s.sendCall(verb, a.id, q, false)
 }
 
-// encode sends the call of an answer. again is set if a daemon before may have carried it out.
+// repeat sends the call of an answer again: a daemon before may have carried it out.
 //
 // +checklocks:s.sending
-func (a *answer) encode(s *Session, again bool) error {
+func (a *answer) repeat(s *Session) error {
 	if a.file != nil {
-		return s.sendFileCall(a.file, a.id, again)
+		return s.sendFileCall(a.file, a.id, true)
 	}
 	q := a.call
-	if again && q.Timeout > 0 {
+	if q.Timeout > 0 {
 		rest := *q
 		rest.Timeout = max(adminapi.Duration(time.Millisecond), q.Timeout-adminapi.Duration(time.Since(a.started)))
 		q = &rest
 	}
-	return s.sendCall(a.verb, a.id, q, again)
+	return s.sendCall(a.verb, a.id, q, true)
 }
 
 // sendCall sends a call. Its error is that of encoding.

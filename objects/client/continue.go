@@ -449,7 +449,7 @@ func (s *Session) askAgainLocked() {
 			a.fail(errAway)
 			continue
 		}
-		if err := a.encode(s, true); err != nil {
+		if err := a.repeat(s); err != nil {
 			a.fail(err)
 		}
 	}
