@@ -69,7 +69,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	file, err := b.holder.describe(k, body)
+	file, err := b.holder.describe(ctx, k, body)
 	if err != nil {
 		return err
 	}
@@ -111,9 +111,9 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 }
 
 // describe returns the record of an object made of blobs, without its key and number.
-func (h *Holder) describe(k *Keyed, body *content.Bound) (metadata.NewFile, error) {
+func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound) (metadata.NewFile, error) {
 	file := metadata.NewFile{
-		Name: k.Key, Fleeting: true, Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: true, Binding: h.bindingOf(ctx, k.Blobs), Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
 	text, err := blobsText(sizesOf(k.Blobs))
@@ -181,7 +181,7 @@ func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, sp
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino, body := b.store, j.file.Ino, j.body
 	if err == nil {
-		sourceOf(body).attend(body, func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, body) }) //nolint:contextcheck // the end of the memory is independent of this call
+		sourceOf(body).attend(body, s.endOf(ino, body, nil))
 		return nil
 	}
 	s.table.dropBound(ino)

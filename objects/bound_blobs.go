@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -12,7 +13,9 @@ import (
 
 // blobSource records the blobs that bound content is made of.
 type blobSource struct {
-	holder *Holder
+	// holder is nil while the holder of an earlier run, or what continues it, is awaited. It is set after
+	// blobs and regions.
+	holder atomic.Pointer[Holder]
 	blobs  []Blob
 	tier   *content.Tier
 	// regions are the regions of the blobs, without duplicates.
@@ -34,7 +37,7 @@ func sourceOf(b *content.Bound) *blobSource {
 }
 
 // belongsTo reports whether the blobs are memory of a holder.
-func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder == h }
+func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder.Load() == h }
 
 // checkMadeOf fails unless the content is made of exactly these blobs of a holder.
 //
@@ -64,7 +67,8 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 		bs.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("the keys of this session consist of %d blobs, the maximum is %d; remove some keys: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
-	made := &blobSource{holder: h, tier: blobs[0].Region.tier}
+	made := &blobSource{tier: blobs[0].Region.tier}
+	made.holder.Store(h)
 	made.blobs, made.regions = append(made.blob[:0], blobs...), made.region[:0]
 	b := content.NewBound(bs.engine, devices.Name(made.tier.Name), bs.table.warn)
 	b.Source = made
@@ -105,7 +109,7 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 // once if one has ended already, and possibly more than once. Call it when the records
 // know the content.
 func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
-	m.holder.blobs.Add(int64(len(m.blobs)))
+	m.holder.Load().blobs.Add(int64(len(m.blobs)))
 	for _, r := range m.regions {
 		r.join(b, fn)
 	}
@@ -114,7 +118,11 @@ func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
 
 // part undoes attend.
 func (m *blobSource) part(b *content.Bound) {
-	m.holder.blobs.Add(-int64(len(m.blobs)))
+	h := m.holder.Load()
+	if h == nil {
+		return
+	}
+	h.blobs.Add(-int64(len(m.blobs)))
 	for _, r := range m.regions {
 		r.part(b)
 	}

@@ -99,6 +99,11 @@ func (h *Holder) mayScatter(ctx context.Context, in *metadata.Inode, replica boo
 
 // scatter fills blobs with the object's bytes.
 func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
+	if b, bound := o.content().(*content.Bound); bound {
+		if err := b.Await(ctx); err != nil { // a wait in the copy could not be interrupted
+			return err
+		}
+	}
 	size, err := o.end()
 	if err != nil {
 		return err

@@ -156,12 +156,55 @@ func (d *Daemon) useHeld(earlier *holder.Client) error {
 	return fs.DropHeld(earlier) // a new mount, with the memory of the one before
 }
 
+// sessionsLimit is the time within which clients come back to the daemon that follows a dead one.
+const sessionsLimit = time.Minute
+
+// continues returns the time within which the clients of this daemon's sessions come back to the one
+// that follows; 0 if none does.
+func (d *Daemon) continues() time.Duration {
+	if d.holder == nil {
+		return 0
+	}
+	return sessionsLimit
+}
+
+// absent returns the time for which memory of sessions waits for its owners.
+func (d *Daemon) absent() time.Duration {
+	if !d.resumes {
+		return 0
+	}
+	return sessionsLimit
+}
+
 // keeper returns the holder as what it is to the layers below; nil without one.
 func (d *Daemon) keeper() devices.DescriptorStore {
 	if d.holder == nil {
 		return nil
 	}
 	return d.holder
+}
+
+// keptJournal is the name of the journal with the holder.
+const keptJournal = "records/journal"
+
+// journal returns the memory that has changes of the records until they are written; nil without a holder.
+func (d *Daemon) journal() (*os.File, error) {
+	if d.holder == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	kept, err := d.holder.Kept(keptJournal)
+	if f := kept[keptJournal]; f != nil || err != nil {
+		return f, err
+	}
+	fd, err := unix.MemfdCreate("hmcfs-journal", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the journal of the records: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:hmcfs-journal")
+	if err = d.holder.Keep(keptJournal, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // mount mounts, or continues the mount that the holder keeps.
