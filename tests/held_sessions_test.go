@@ -29,7 +29,7 @@ func TestHeldSessions(t *testing.T) {
 	})}
 	h.m.Start()
 	t.Cleanup(h.clear)
-	h.torture(map[string]func(w *heldUser) error{
+	h.torture(kit.Rounds(1, 2, 30), map[string]func(w *heldUser) error{
 		"host/keys": (*heldUser).keys, "sim0/keys": (*heldUser).keys, "host/standing": (*heldUser).standing,
 		"host/handover": (*heldUser).handOver, "sim0/handover": (*heldUser).handOver, "host/appear": (*heldUser).appear,
 		"host/copies": (*heldUser).copies, "sim0/memory": (*heldUser).memory, "host/watch": (*heldUser).watch, "sim0/files": (*heldUser).files, "host/bound": (*heldUser).bound,
@@ -118,7 +118,7 @@ func (w *heldUser) get(s *heldSession, key []string, want []byte) error {
 	off := w.rng.IntN(heldBytes - len(want))
 	clear(s.memory[off : off+len(want)])
 	_, err := s.DevMGet(context.Background(), key, s.list(off, len(want)), hetero.GetOptions{})
-	return errors.Join(err, same(key[0], s.memory[off:off+len(want)], want))
+	return errors.Join(err, kit.Same(key[0], s.memory[off:off+len(want)], want))
 }
 
 // keys sets keys, which another session reads and removes.
@@ -192,7 +192,7 @@ func (w *heldUser) handOver() error {
 	return inOrder(
 		first, second,
 		func() error { return coming[0].Wait(late) }, func() error { return offered[0].Wait(late) },
-		func() error { return same(key[0], b.memory[to:to+n], data) },
+		func() error { return kit.Same(key[0], b.memory[to:to+n], data) },
 	)
 }
 
@@ -287,7 +287,7 @@ func (w *heldUser) bound() error {
 			return err
 		}
 		first := 0
-		err = inOrder(func() error { return writeNew(name, nil) }, func() error {
+		err = inOrder(func() error { return kit.WriteNew(name, nil) }, func() error {
 			_, err = client.Bind(context.Background(), name, share.Memory{
 				Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
 			}, w.file)
@@ -303,10 +303,10 @@ func (w *heldUser) bound() error {
 	}
 	return inOrder(
 		func() (err error) { got, err = os.ReadFile(name); return err },
-		func() error { return same(name, got, data) },
+		func() error { return kit.Same(name, got, data) },
 		func() error { data = w.fresh(size); return overwrite(name, data) },
 		func() error { got = make([]byte, size); _, err := w.file.ReadAt(got, 0); return err },
-		func() error { return same("the memory of "+name, got, data) },
+		func() error { return kit.Same("the memory of "+name, got, data) },
 	)
 }
 
@@ -361,11 +361,11 @@ func (w *heldUser) files() error {
 	return inOrder(
 		func() error { _, err := w.open.WriteAt(data, 100); return err },
 		func() error { got = make([]byte, len(data)); _, err := w.open.ReadAt(got, 100); return err },
-		func() error { return same(w.open.Name(), got, data) },
+		func() error { return kit.Same(w.open.Name(), got, data) },
 		func() error { return files.Mkdir(sub, 0o700) }, func() error { return files.WriteFile(one, data, 0o600) },
 		func() error { return files.Rename(one, two) },
 		func() (err error) { got, err = files.ReadFile(two); return err },
-		func() error { return same(two, got, data) },
+		func() error { return kit.Same(two, got, data) },
 		func() error { return files.Remove(two) }, func() error { return files.Remove(sub) },
 	)
 }
