@@ -13,7 +13,7 @@ import (
 
 // receiptsKept is the time for which it is noted that a publication was received. A program that
 // has not read the answer by then was disconnected.
-const receiptsKept = 45 * time.Second
+const receiptsKept = time.Minute
 
 // receipts are the notes that publications were received: a session that asks again, because the
 // daemon has died before it answered, learns from them that this has happened. They are written with
@@ -44,8 +44,9 @@ func receiptOf(holder sessionID, call uint64, key string) string {
 	return string(holder[:]) + "/" + strconv.FormatUint(call, 10) + "/" + key
 }
 
-// load reads the receipts of the run before, which sessions may ask for until a time.
-func (r *receipts) load(ctx context.Context, until time.Time) error {
+// load reads the receipts of the run before.
+func (r *receipts) load(ctx context.Context) error {
+	until := time.Now().Add(receiptsKept)
 	r.asked = until
 	all, err := metadata.ReceiptsOf(r.meta).List(ctx)
 	if err != nil || len(all) == 0 {

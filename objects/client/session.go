@@ -22,8 +22,8 @@ import (
 
 // Session is a hetero.Client of this process. It exists as long as its connection does: it
 // ends with Close, and when the process exits for any reason. If the daemon ends, all later
-// calls are hetero.ErrDisconnected. But if a holder starts a daemon again that has died (hmcfs mount --hold), the
-// session continues: calls wait, those in progress are asked again, and memory, keys and publications are
+// calls are hetero.ErrDisconnected. But if a holder starts a daemon again that has died, the session
+// continues: calls wait, those in progress are asked again, and memory, keys and publications are
 // as before.
 type Session struct {
 	client *Client

@@ -156,8 +156,13 @@ func (d *Daemon) useHeld(earlier *holder.Client) error {
 	return fs.DropHeld(earlier) // a new mount, with the memory of the one before
 }
 
-// sessionsLimit is the time within which clients come back to the daemon that follows a dead one.
-const sessionsLimit = time.Minute
+const (
+	// sessionsLimit is the time within which clients come back to the daemon that follows a dead one.
+	sessionsLimit = time.Minute
+	// absentLimit is the time for which a daemon has others wait for the memory of sessions: their clients
+	// look for the daemon all the time.
+	absentLimit = 15 * time.Second
+)
 
 // continues returns the time within which the clients of this daemon's sessions come back to the one
 // that follows; 0 if none does.
@@ -173,7 +178,7 @@ func (d *Daemon) absent() time.Duration {
 	if !d.resumes {
 		return 0
 	}
-	return sessionsLimit
+	return absentLimit
 }
 
 // keeper returns the holder as what it is to the layers below; nil without one.
