@@ -67,10 +67,16 @@ func (h *holding) Init(server *fuse.Server) {
 
 // hold records a new mount with the keeper.
 func (s *Server) hold(o *Options, h *holding, before []int) error {
-	device, err := newDevice(before)
+	fd, err := newDevice(before)
 	if err != nil {
 		return err
 	}
+	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("duplicate the descriptor of the mount: %w", err)
+	}
+	s.device = fd
+	device := os.NewFile(uintptr(copied), "/dev/fuse")
 	defer func() { _ = device.Close() }()
 	init := s.fuse.KernelSettings()
 	if init.Flags64()&fuse.CAP_HAS_RESEND == 0 {
@@ -136,21 +142,17 @@ func devicesOfFUSE() ([]int, error) {
 	return found, nil
 }
 
-// newDevice returns a duplicate of the descriptor of /dev/fuse that was not there before.
-func newDevice(before []int) (*os.File, error) {
+// newDevice returns the descriptor of /dev/fuse that was not there before.
+func newDevice(before []int) (int, error) {
 	now, err := devicesOfFUSE()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	now = slices.DeleteFunc(now, func(fd int) bool { return slices.Contains(before, fd) })
 	if len(now) != 1 {
-		return nil, fmt.Errorf("find the descriptor of the mount: this process has %d new ones of /dev/fuse", len(now))
+		return 0, fmt.Errorf("find the descriptor of the mount: this process has %d new ones of /dev/fuse", len(now))
 	}
-	fd, err := unix.FcntlInt(uintptr(now[0]), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate the descriptor of the mount: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+	return now[0], nil
 }
 
 // resume continues the mount that the keeper has.
@@ -177,7 +179,7 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotResumable, err)
 	}
-	s.fuse = with.server
+	s.fuse, s.device = with.server, with.fd
 	if with.flags != h.state.header.flags {
 		return fmt.Errorf("%w: it was made with the protocol flags %#x, and this hmcfs uses %#x", ErrNotResumable,
 			h.state.header.flags, with.flags)

@@ -30,7 +30,11 @@ var (
 type Server struct {
 	fs   *filesystem
 	fuse *fuse.Server
-	path string
+	// device is the descriptor at which a mount that is kept reads and writes.
+	device int
+	// left is the other end of what is there after Leave; nothing comes from it.
+	left *os.File
+	path   string
 	// gone is closed once the mount has ended and all handles are closed.
 	gone chan struct{}
 }

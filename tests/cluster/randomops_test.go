@@ -23,9 +23,7 @@ var (
 // TestRandomOps runs random programs on tmpfs, and through node a on the devices of node b.
 func TestRandomOps(t *testing.T) {
 	specs, names := devicesOf(t)
-	_, nodes := newNodes(t, worldOptions{machines: 2, devices: specs, flags: func(string) []string {
-		return []string{"--node-timeout", "60s"} // a slow node must not count as absent
-	}})
+	_, nodes := newNodes(t, worldOptions{machines: 2, devices: specs, flags: slowNode})
 	tmpfs := mnt.Tmpfs(t, "512m")
 	for _, p := range randomPrograms(t) {
 		want := runIn(t, tmpfs, tmpfs, p)

@@ -168,6 +168,9 @@ func (w *world) prepare(name string, machine int, extra ...string) *node {
 	return n
 }
 
+// slowNode has a node wait for another one that is slow, where that must not count as absent.
+func slowNode(string) []string { return []string{"--node-timeout", "60s"} }
+
 // flags returns the flags that make a mount a node.
 func (w *world) flags(name string, machine int) []string {
 	out := []string{

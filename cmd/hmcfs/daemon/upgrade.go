@@ -17,8 +17,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// farewell is the time in which the answer to a request to upgrade is sent.
-const farewell = 100 * time.Millisecond
+const (
+	// farewell is the time in which the answer to a request to upgrade is sent.
+	farewell = 100 * time.Millisecond
+	// lastCopies is the time for which the kernel may copy what it has begun to, after Server.Leave.
+	lastCopies = 20 * time.Millisecond
+)
 
 // Upgrade has the holder start another program with the options of this one, and ends this
 // process as a kill does: what is done for a death is all that is needed, and is tested more than
@@ -42,8 +46,17 @@ func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))
-	time.AfterFunc(farewell, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
+	time.AfterFunc(farewell, d.end)
 	return adminapi.UpgradeAnswer{PID: os.Getpid()}, nil
+}
+
+// end ends this process as a kill does, at a time when that is no error for any request.
+func (d *Daemon) end() {
+	if err := d.server.Leave(); err != nil {
+		d.log.Warn("requests that are being copied may fail", zap.Error(err))
+	}
+	time.Sleep(lastCopies)
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
 // follow makes a program the one that is started when this process has ended.
