@@ -103,7 +103,7 @@ func (h *Holder) Continue(ctx context.Context) {
 	h.mu.Unlock()
 	back := 0
 	for _, one := range s.bindings.absences.take(h.id) {
-		err := h.restore(one, regions)
+		err := h.restore(one, regions) //nolint:contextcheck // the end of the memory is independent of this call
 		if err == nil {
 			back++
 			continue

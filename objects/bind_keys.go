@@ -181,7 +181,7 @@ func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, sp
 func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
 	s, ino, body := b.store, j.file.Ino, j.body
 	if err == nil {
-		sourceOf(body).attend(body, s.endOf(ino, body, nil))
+		sourceOf(body).attend(body, s.endOf(ino, body, nil)) //nolint:contextcheck // the end of the memory is independent of this call
 		return nil
 	}
 	s.table.dropBound(ino)

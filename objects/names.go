@@ -21,11 +21,11 @@ const nameStripes = 64
 // inode that such an operation finds under the name is the one that it removes. No
 // device copy runs under these locks.
 type names struct {
-	meta   *metadata.Store
-	tiers  tiers
-	table  *table
-	attrs  *attributes
-	events *events
+	meta     *metadata.Store
+	tiers    tiers
+	table    *table
+	attrs    *attributes
+	events   *events
 	receipts *receipts
 	stripes  [nameStripes]sync.Mutex
 }

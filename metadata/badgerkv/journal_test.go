@@ -74,9 +74,9 @@ func TestJournal(t *testing.T) {
 	}
 	check := func(dir string, want map[string]string) *badgerkv.KV {
 		t.Helper()
-		kv := openJournaled(t, dir)
+		next := openJournaled(t, dir)
 		got := map[string]string{}
-		err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
+		err := next.View(t.Context(), func(tx metadata.KVTxn) error {
 			return tx.Scan(nil, nil, func(key, value []byte) (bool, error) {
 				got[string(key)] = string(value)
 				return true, nil
@@ -88,7 +88,7 @@ func TestJournal(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%d keys are there, want %d, or they have other values", len(got), len(want))
 		}
-		return kv
+		return next
 	}
 	for turn := range 280 {
 		change(turn)
@@ -125,8 +125,8 @@ func TestStaleJournal(t *testing.T) {
 	}{
 		"of the records": {func(string) {}, "2"},
 		"of records that another program has changed": {func(dir string) {
-			kv := open(t, dir)
-			if err := errors.Join(kv.Update(t.Context(), set("a", "3")), kv.Close()); err != nil {
+			other := open(t, dir)
+			if err := errors.Join(other.Update(t.Context(), set("a", "3")), other.Close()); err != nil {
 				t.Error(err)
 			}
 		}, "3"},
@@ -134,8 +134,8 @@ func TestStaleJournal(t *testing.T) {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Error(err)
 			}
-			kv := open(t, dir)
-			if err := errors.Join(kv.Update(t.Context(), set("a", "4")), kv.Close()); err != nil {
+			other := open(t, dir)
+			if err := errors.Join(other.Update(t.Context(), set("a", "4")), other.Close()); err != nil {
 				t.Error(err)
 			}
 		}, "4"},
@@ -153,15 +153,15 @@ func TestStaleJournal(t *testing.T) {
 	for name, c := range cases {
 		at := copyOf(t, dir)
 		c.spoil(at)
-		kv := openJournaled(t, at)
-		err := kv.View(t.Context(), func(tx metadata.KVTxn) error {
+		next := openJournaled(t, at)
+		err := next.View(t.Context(), func(tx metadata.KVTxn) error {
 			got, err := tx.Get([]byte("a"))
 			if string(got) != c.want {
 				t.Errorf("%s: a is %q, want %q", name, got, c.want)
 			}
 			return err
 		})
-		if err = errors.Join(err, kv.Close()); err != nil {
+		if err = errors.Join(err, next.Close()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
