@@ -164,21 +164,12 @@ const (
 	absentLimit = 15 * time.Second
 )
 
-// continues returns the time within which the clients of this daemon's sessions come back to the one
-// that follows; 0 if none does.
-func (d *Daemon) continues() time.Duration {
-	if d.holder == nil {
-		return 0
+// limitIf returns a limit; 0 if nobody comes back.
+func limitIf(comes bool, limit time.Duration) time.Duration {
+	if comes {
+		return limit
 	}
-	return sessionsLimit
-}
-
-// absent returns the time for which memory of sessions waits for its owners.
-func (d *Daemon) absent() time.Duration {
-	if !d.resumes {
-		return 0
-	}
-	return absentLimit
+	return 0
 }
 
 // keeper returns the holder as what it is to the layers below; nil without one.
@@ -192,12 +183,12 @@ func (d *Daemon) keeper() devices.DescriptorStore {
 // keptJournal is the name of the journal with the holder.
 const keptJournal = "records/journal"
 
-// journal returns the memory that has changes of the records until they are written; nil without a holder.
-func (d *Daemon) journal() (*os.File, error) {
-	if d.holder == nil {
+// journalOf returns the memory that has changes of the records until they are written; nil without a holder.
+func journalOf(h *holder.Client) (*os.File, error) {
+	if h == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	kept, err := d.holder.Kept(keptJournal)
+	kept, err := h.Kept(keptJournal)
 	if f := kept[keptJournal]; f != nil || err != nil {
 		return f, err
 	}
@@ -206,7 +197,7 @@ func (d *Daemon) journal() (*os.File, error) {
 		return nil, fmt.Errorf("make the journal of the records: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "memfd:hmcfs-journal")
-	if err = d.holder.Keep(keptJournal, f); err != nil {
+	if err = h.Keep(keptJournal, f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
