@@ -96,7 +96,7 @@
 //     kernel writes no page back.
 //
 // mappable.mu comes before mapped.mu, and mapped.turn before both. backings.mu, readAhead.mu,
-// dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, otherKeys.mu, shared.mu,
-// creds.mu, guests.mu, mapped.mu and the locks of the handle tables are leaves. views.mu is one too,
-// except that the store counts references under it.
+// dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, heldState.mu, shared.mu,
+// creds.mu, guests.mu, mapped.mu and the locks of the handle tables are leaves. So are views.mu, except
+// that the store counts references under it, and otherKeys.mu, before heldState.mu.
 package fs

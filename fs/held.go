@@ -92,6 +92,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
 		return err
 	}
+	h.otherKeys.held = h.state
 	if err = o.Keeper.Keep(heldTable, h.state.file); err != nil {
 		return err
 	}
@@ -216,6 +217,7 @@ func (h *holding) dropPages() {
 // answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
+	f.otherKeys.held = state
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)
 	all := state.all()
@@ -224,9 +226,15 @@ func (h *holding) restore(ctx context.Context) {
 			f.backings.adopt(metadata.Ino(slot.ino), slot.backing)
 		}
 	}
-	lost := 0
+	lost, links := 0, 0
 	for i := range all {
 		slot := &all[i]
+		if slot.kind == heldLink {
+			_, key, _ := state.shows(slot)
+			f.otherKeys.adopt(metadata.Ino(slot.id), otherKey{key: key, refs: slot.unique})
+			links++
+			continue
+		}
 		if status := h.reopen(ctx, slot); status != fuse.OK {
 			f.log.Warn("a file that was open could not be opened again", zap.Uint64("ino", slot.ino), zap.Stringer("status", status))
 			state.remove(slot.id, slot.kind)
@@ -234,7 +242,7 @@ func (h *holding) restore(ctx context.Context) {
 		}
 	}
 	f.backings.dropUnused()
-	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost))
+	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost-links))
 }
 
 // reopen opens a file or directory as the number that the kernel knows.

@@ -161,6 +161,44 @@ func (h *heldRig) twice(t *testing.T, what string, ino uint64, send func(in fuse
 	}
 }
 
+// TestLinksContinue has the kernel know symlinks of keys, some from several lookups: the process that follows knows
+// those of which the kernel has references.
+func TestLinksContinue(t *testing.T) {
+	h := newHeldRig(t)
+	keys := &h.filesystem.otherKeys
+	keys.held = h.on.state
+	inos := map[string]metadata.Ino{}
+	for i := range 30 {
+		key := fmt.Sprintf("model/%d", i)
+		for range 1 + i%3 {
+			inos[key] = keys.enter(key)
+		}
+	}
+	for i := range 30 { // one reference less of each
+		keys.forget(inos[fmt.Sprintf("model/%d", i)], 1)
+	}
+	next := newHeldRig(t)
+	must(t, next.on.state.close())
+	next.on.state = reopenState(t, h.on.state)
+	for range 2 { // as after two kills
+		next.on.restore(t.Context())
+	}
+	for i := range 30 {
+		key := fmt.Sprintf("model/%d", i)
+		got, ok := next.filesystem.otherKeys.key(inos[key])
+		if want := i%3 > 0; ok != want || ok && got != key {
+			t.Errorf("the symlink of %s, with %d references, is that of %q, %t", key, i%3, got, ok)
+		}
+		next.filesystem.otherKeys.forget(inos[key], uint64(i%3))
+	}
+	if left := next.on.state.all(); len(left) > 0 {
+		t.Errorf("%d symlinks are left that the kernel does not know", len(left))
+	}
+	if h.on.state.header.last != 0 {
+		t.Errorf("handles are numbered from %d", h.on.state.header.last)
+	}
+}
+
 // TestSentAgain carries out each request that can't be carried out twice, and then sends it again.
 func TestSentAgain(t *testing.T) {
 	h := newHeldRig(t)

@@ -53,12 +53,12 @@ type heldHeader struct {
 // heldExchange is an exchange of two names: the request, and the inode of its first name before.
 type heldExchange struct{ unique, ino uint64 }
 
-// heldSlot is an open file or directory.
+// heldSlot is an open file or directory, or the symlink of a key.
 type heldSlot struct {
-	// id is the number that the kernel knows; 0 if the slot is free.
+	// id is the number that the kernel knows: of a handle, or of the symlink's inode; 0 if the slot is free.
 	id  uint64
 	ino uint64
-	// unique is the number of the request that opened it.
+	// unique is the number of the request that opened it. Of a symlink it is the number of the kernel's references.
 	unique uint64
 	// flags are those of open(2), and openFlags and backing those of the answer.
 	flags     uint32
@@ -70,7 +70,8 @@ type heldSlot struct {
 	_        [16]byte
 }
 
-// heldView describes the inode of a slot that is of a view, which has no records.
+// heldView describes the inode of a slot that is of a view, which has no records. Of a symlink it has the key, as a
+// name.
 type heldView struct {
 	// file is the inode of the file; 0 if this is not recorded.
 	file uint64
@@ -100,6 +101,7 @@ type heldKind uint32
 const (
 	heldFile heldKind = iota + 1
 	heldDir
+	heldLink
 )
 
 // heldKey is a number of a handle: files and directories are numbered apart.
@@ -200,6 +202,11 @@ func (s *heldState) add(h heldSlot, shows *viewNode) (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.header.last = max(s.header.last, h.id) // also if there is no room: no number may come again
+	return s.addLocked(h, shows)
+}
+
+// +checklocks:s.mu
+func (s *heldState) addLocked(h heldSlot, shows *viewNode) (ok bool) {
 	i := s.fresh
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
@@ -208,7 +215,7 @@ func (s *heldState) add(h heldSlot, shows *viewNode) (ok bool) {
 	} else {
 		s.fresh++
 	}
-	if isView(metadata.Ino(h.ino)) {
+	if h.kind == heldLink || isView(metadata.Ino(h.ino)) {
 		s.views[i].set(shows)
 	}
 	slot := &s.slots[i]
@@ -220,11 +227,30 @@ func (s *heldState) add(h heldSlot, shows *viewNode) (ok bool) {
 	return true
 }
 
+// link records how many references the kernel has to the symlink of a key, before it has more.
+func (s *heldState) link(ino metadata.Ino, key string, refs uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, known := s.at[heldKey{uint64(ino), heldLink}]
+	switch {
+	case refs == 0:
+		s.removeLocked(heldKey{uint64(ino), heldLink})
+	case known:
+		store(&s.slots[i].unique, refs)
+	default:
+		s.addLocked(heldSlot{id: uint64(ino), unique: refs, kind: heldLink}, &viewNode{name: key})
+	}
+}
+
 // remove forgets a handle.
 func (s *heldState) remove(id uint64, kind heldKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := heldKey{id, kind}
+	s.removeLocked(heldKey{id, kind})
+}
+
+// +checklocks:s.mu
+func (s *heldState) removeLocked(key heldKey) {
 	i, ok := s.at[key]
 	if !ok {
 		return
@@ -234,7 +260,7 @@ func (s *heldState) remove(id uint64, kind heldKind) {
 	s.free = append(s.free, i)
 }
 
-// all returns the handles.
+// all returns the handles, and the symlinks.
 func (s *heldState) all() []heldSlot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,6 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
-	warm(s.fs.request, backlog)
 	h := &holding{filesystem: s.fs}
 	if err := s.resume(ctx, &o, h); err != nil {
 		return nil, err
@@ -82,7 +81,6 @@ func (s *Server) connect(o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	warm(s.fs.request, firstRequests)
 	h := &holding{filesystem: s.fs}
 	s.fuse, err = fuse.NewServer(h, s.path, fuseOptions(o, s.fs))
 	if err = s.connected(o, err); err != nil {
@@ -112,6 +110,9 @@ func (f *filesystem) Init(server *fuse.Server) {
 	f.kernel = fuseKernel{server}
 	if f.opts.Keeper != nil {
 		f.kernel = heldKernel{fuseKernel{server}, f.opts.Keeper}
+		if !keepBuffers(server) {
+			f.log.Warn("a kill of the daemon may make a request fail: this version of go-fuse has other buffers")
+		}
 	}
 	(&Files{f}).begin()
 	r := fuseRegistrar{server}

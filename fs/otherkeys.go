@@ -36,6 +36,10 @@ type otherKeys struct {
 	born metadata.Timespec
 	seed maphash.Seed
 
+	// held has what the kernel knows for the process that follows; nil for a mount that is not kept. It is set
+	// before the first request.
+	held *heldState
+
 	mu sync.Mutex
 	// +checklocks:mu
 	keys map[metadata.Ino]*otherKey
@@ -65,9 +69,24 @@ func (r *otherKeys) enter(key string) metadata.Ino {
 		}
 		if known.key == key {
 			known.refs++
+			r.keep(ino, known)
 			return ino
 		}
 	}
+}
+
+// keep records what the kernel knows of a symlink.
+func (r *otherKeys) keep(ino metadata.Ino, k *otherKey) {
+	if r.held != nil {
+		r.held.link(ino, k.key, k.refs)
+	}
+}
+
+// adopt continues with a symlink that the kernel knows from an earlier process.
+func (r *otherKeys) adopt(ino metadata.Ino, known otherKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys[ino] = &known
 }
 
 func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
@@ -77,6 +96,7 @@ func (r *otherKeys) forget(ino metadata.Ino, refs uint64) {
 		if known.refs -= min(refs, known.refs); known.refs == 0 {
 			delete(r.keys, ino)
 		}
+		r.keep(ino, known)
 	}
 }
 

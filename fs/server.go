@@ -34,7 +34,7 @@ type Server struct {
 	device int
 	// left is the other end of what is there after Leave; nothing comes from it.
 	left *os.File
-	path   string
+	path string
 	// gone is closed once the mount has ended and all handles are closed.
 	gone chan struct{}
 }

@@ -45,7 +45,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			k := &moments{t: t, m: mnt.Mount(t, mnt.Options{}), rng: rand.New(rand.NewPCG(seed, 0)), freed: name == "umount"}
 			rounds := *kills
 			if rounds == 0 {
-				rounds = kit.Rounds(1, 3, 40)
+				rounds = kit.Rounds(1, 2, 40)
 			}
 			for round := range rounds {
 				if k.round(round, kill); t.Failed() {

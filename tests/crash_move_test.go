@@ -32,7 +32,7 @@ func TestKillWhileMoving(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	ways := [][2]string{{"host", "sim0"}, {"sim0", "sim1"}, {"sim0", "host"}}
-	for i := range kit.Rounds(6, 12, 36) {
+	for i := range kit.Rounds(6, 6, 36) {
 		v := &move{
 			m: m, from: m.Path(ways[i%len(ways)][0], "from"), to: m.Path(ways[i%len(ways)][1], "to"),
 			content: kit.Bytes(rng.Uint64(), 0, moveSize), replaced: kit.Bytes(rng.Uint64(), 0, 100_000),

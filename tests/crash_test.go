@@ -32,7 +32,7 @@ func TestKillWhileWriting(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			c := newCrash(mnt.Mount(t, mnt.Options{Extra: tc.extra}), seed)
-			for i := range kit.Rounds(8, 12, 50) { // all of them, or the test fails
+			for i := range kit.Rounds(8, 8, 50) { // all of them, or the test fails
 				if c.round(t, i); t.Failed() {
 					t.Fatalf("in round %d", i)
 				}

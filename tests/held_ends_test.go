@@ -89,7 +89,7 @@ func TestDeathWhileAPageIsRead(t *testing.T) {
 	data := kit.Bytes(8, 0, 1<<20)
 	file := m.Path("sim0", "file")
 	must(t, os.WriteFile(file, data, 0o600))
-	m.Faults.Set(t, "sim0 copy-out delay 10s")
+	m.Faults.Set(t, "sim0 copy-out delay 60s")
 	program := exec.Command("python3", "-c", "import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); print(m[70000:70100].hex())", file)
 	var out, errs strings.Builder
 	program.Stdout, program.Stderr = &out, &errs

@@ -31,7 +31,7 @@ func TestDaemonKilledBetweenReceiveAndDelete(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	m := mnt.Mount(t, mnt.Options{})
-	for i := range kit.Rounds(4, 8, 24) {
+	for i := range kit.Rounds(4, 4, 24) {
 		key := fmt.Sprintf("k%d", i)
 		create(t, m.Path("host", key), uint64(i), offerSize)
 		must(t, os.Rename(m.Path("host", key), m.Path("publish", key)))

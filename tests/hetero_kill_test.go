@@ -170,7 +170,7 @@ func wantReceived(t *testing.T, m *mnt.M, pub *rank, to, key string) {
 func TestSubscriberKilledAtAnyTime(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{})
-	for i := range kit.Rounds(4, 8, 24) {
+	for i := range kit.Rounds(4, 4, 24) {
 		key := fmt.Sprintf("k%d", i)
 		pub := startRank(t, m, 0, "sim0", uint64(100+i), rankSize)
 		first, second := startRank(t, m, 0, "sim1", 9, rankSize), startRank(t, m, 0, "sim1", 8, rankSize)

@@ -21,7 +21,7 @@ import (
 func TestNothingLeaks(t *testing.T) {
 	kit.Check(t)
 	m := mnt.Mount(t, mnt.Options{Faulty: true})
-	warm, cycles := kit.Rounds(50, 100, 200), kit.Rounds(250, 400, 2000)
+	warm, cycles := kit.Rounds(50, 50, 200), kit.Rounds(250, 250, 2000)
 	m.Faults.Set(t, "sim0 copy-in every 7 error", "sim0 copy-out every 11 error", "sim0 alloc every 5 memory",
 		"sim1 copy every 3 error", "sim1 fill every 3 error")
 	l := &leaker{m: m, buf: make([]byte, 300_000)}

@@ -188,7 +188,7 @@ func TestPerfAmongStrangers(t *testing.T) {
 	kit.Check(t)
 	ends := hereEnds(t)
 	server, at := ends.listen(t, []string{"127.0.0.1:0"})
-	times := strconv.Itoa(kit.Rounds(300, 500, 1000))
+	times := strconv.Itoa(kit.Rounds(300, 250, 1000))
 	work := []string{"--transport", "tcp", "--sizes", "8,1MiB", "--iterations", times, "--rounds", times, at[0]}
 	ends.measures(t, work...)
 	before, err := server.resident()

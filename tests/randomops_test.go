@@ -101,7 +101,7 @@ func opsPrograms(t *testing.T) []namedProgram {
 	for _, file := range files {
 		out = append(out, readProgram(t, file))
 	}
-	runs, length := kit.Rounds(3, 4, 24), kit.Rounds(150, 200, 250)
+	runs, length := kit.Rounds(3, 3, 24), kit.Rounds(150, 150, 250)
 	if *randomRuns > 0 {
 		runs = *randomRuns
 	}

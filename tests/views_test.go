@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -292,7 +293,8 @@ const tensorAttributeScript = viewPrelude + `
 // TestViewsBesideWriter reads tensors while their file is rewritten repeatedly: all bytes read
 // belong to the tensor whose header the reader got.
 func TestViewsBesideWriter(t *testing.T) {
-	onViewDevices(t, besideWriterScript)
+	writes := fmt.Sprintf("export WRITES=%d\n", kit.Rounds(50, 50, 150))
+	onViewDevices(t, writes+besideWriterScript)
 }
 
 // besideWriterScript has a writer of two contents, in which the tensors have different
@@ -338,7 +340,7 @@ const besideWriterScript = viewPrelude + `
 	threads = [threading.Thread(target=guarded, args=(how,)) for how in (np.load, np.load, slowly, slowly)]
 	for t in threads: t.start()
 	end, i = time.monotonic() + 120, 0
-	while not failed and time.monotonic() < end and (i < 150 or min(seen) < 20 or stale[0] == 0):
+	while not failed and time.monotonic() < end and (i < int(os.environ["WRITES"]) or min(seen) < 20 or stale[0] == 0):
 	    i += 1; write(images[i % 2]); time.sleep(0.002 * (i % 5))
 	stop.set()
 	for t in threads: t.join()

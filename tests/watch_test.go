@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -298,10 +299,10 @@ type prometheus struct{ addr string }
 func startPrometheus(t *testing.T, target string) *prometheus {
 	t.Helper()
 	dir := mnt.TempDir(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	const host = "127.0.0.1"
+	port, err := kit.FreePort(host)
 	must(t, err)
-	p := &prometheus{addr: l.Addr().String()}
-	must(t, l.Close())
+	p := &prometheus{addr: net.JoinHostPort(host, strconv.Itoa(port))}
 	config := fmt.Sprintf("global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs:\n- job_name: hmcfs\n  static_configs: [{targets: [%q]}]\n", target)
 	must(t, os.WriteFile(filepath.Join(dir, "config.yml"), []byte(config), 0o600))
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "config.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // These tell a test binary its role: a process inside a mount namespace of its own, one
@@ -354,12 +355,8 @@ func (c *child) await(t *testing.T, first counts, enough func(since counts) bool
 // full, remove records, continue when there is space, and have all its records at the end.
 func TestFullDisk(t *testing.T) {
 	onDisk(t, func(t *testing.T, dir string) {
-		rounds := 8
-		if testing.Short() {
-			rounds = 3
-		}
 		w, f := start(t, worksDir, filepath.Join(dir, "records")), start(t, fillDir, dir)
-		for range rounds {
+		for range kit.Rounds(3, 4, 8) {
 			w.await(t, w.counts(t), func(n counts) bool { return n.put > 4000 })
 			before := w.counts(t)
 			f.ask(t, "fill")

@@ -117,7 +117,7 @@ func closed(t *testing.T, a *net.UnixConn, c *frames.Conn, sleeps bool) {
 // direction, and sends to a peer that reads nothing.
 func TestConnWrites(t *testing.T) {
 	kit.Check(t)
-	a, c := adopted(t, 50*time.Millisecond)
+	a, c := adopted(t, time.Minute)
 	want := kit.Bytes(9, 0, 3_000_000)
 	sent := make(chan error, 1)
 	go func() {

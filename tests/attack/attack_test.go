@@ -32,7 +32,7 @@ func TestShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	minutes := fmt.Sprintf("%.3f", float64(kit.Rounds(3, 4, 30))/60)
-	cmd := mnt.Itself(programName, "-ratio", "0", "-seed", "5", "-minutes", minutes, "-hmcfs", hmcfs)
+	cmd := mnt.Itself(programName, "-ratio", "0", "-seed", "5", "-minutes", minutes, "-slack", "2m", "-hmcfs", hmcfs)
 	cmd.Env = append(os.Environ(), "TMPDIR="+mnt.Base())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -153,7 +153,7 @@ func TestKilledSubscriberLosesNothing(t *testing.T) {
 	owner := nodes[0]
 	outside := t.TempDir()
 	var killed, arrived int
-	for i := range kit.Rounds(6, 12, 48) {
+	for i := range kit.Rounds(6, 8, 48) {
 		by := nodes[i%2]
 		target := filepath.Join(outside, "t")
 		if i%4 > 1 {

@@ -29,9 +29,9 @@ var kills = flag.Int("kills", 0, "How often TestHeldNodes kills daemons. Default
 //	go test ./tests/cluster -run TestHeldNodes -kills 100 -timeout 1h
 func TestHeldNodes(t *testing.T) {
 	for name, o := range map[string]worldOptions{
-		"list": {machines: 2, flags: slowNode},
-		"etcd": {machines: 2, etcd: plainEtcd(), flags: slowNode},
-		"here": {machines: 2, etcd: plainEtcd(), here: true, flags: slowNode}, // they share memory
+		"list": {machines: 2},
+		"etcd": {machines: 2, etcd: plainEtcd()},
+		"here": {machines: 2, etcd: plainEtcd(), here: true}, // they share memory
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "here" && *kills == 0 && !kit.Exhaustive() {
@@ -56,6 +56,7 @@ type heldNodes struct {
 
 func newHeld(t *testing.T, o worldOptions) *heldNodes {
 	t.Helper()
+	o.flags = slowNode
 	w := newWorld(t, o)
 	h := &heldNodes{t: t}
 	for i := range w.at {

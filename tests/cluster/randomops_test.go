@@ -52,7 +52,7 @@ func randomPrograms(t *testing.T) []randomops.Program {
 		must(t, err)
 		return []randomops.Program{p}
 	}
-	runs, length, seed := kit.Rounds(2, 3, 12), kit.Rounds(150, 250, 250), *randomSeed
+	runs, length, seed := kit.Rounds(2, 2, 12), kit.Rounds(150, 200, 250), *randomSeed
 	if *randomRuns > 0 {
 		runs = *randomRuns
 	}

@@ -36,7 +36,7 @@ func TestStorm(t *testing.T) {
 			running.Go(wr.run)
 		}
 	}
-	for i := range kit.Rounds(3, 9, 36) {
+	for i := range kit.Rounds(3, 3, 36) {
 		s.progress(steps)
 		s.disturb(i)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -124,10 +125,10 @@ func newWorld(t *testing.T, o worldOptions) *world {
 // freeAddress returns an unused address of this machine.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it waits for nobody
+	const host = "127.0.0.1"
+	port, err := kit.FreePort(host)
 	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // newNodes creates the machines, with nodes a, b, c, one on each, which know each other.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -233,7 +232,7 @@ func (s *Server) begin(p *process) error {
 		}
 	}
 	if s.port == 0 {
-		port, err := freePort(s.options.Host)
+		port, err := kit.FreePort(s.options.Host)
 		if err != nil {
 			return err
 		}
@@ -245,23 +244,6 @@ func (s *Server) begin(p *process) error {
 	p.cmd.Stderr = p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return p.cmd.Start()
-}
-
-// freePort returns a port at which no process listens. A server keeps its port while it is
-// stopped, and clients keep dialing it; so the port is below 32768, from where on the
-// kernel assigns ports itself: otherwise another server could take the port, or a client
-// could connect to itself.
-func freePort(host string) (int, error) {
-	const lowest, above = 20_000, 32_000
-	var err error
-	for range 100 {
-		port := lowest + rand.IntN(above-lowest)
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a port: %w", err)
 }
 
 func (s *Server) args() []string {

@@ -13,6 +13,7 @@ import (
 	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/transport"
 )
 
@@ -36,13 +37,14 @@ func (s Stats) Bytes(path string) uint64 {
 	return n
 }
 
-// Status queries the daemon over its admin socket.
-func (m *M) Status() adminapi.Status {
+// Status queries the daemon over its admin socket. A daemon that a holder has started again serves
+// files a moment before it has that socket.
+func (m *M) Status() (s adminapi.Status) {
 	m.t.Helper()
-	s, err := m.status()
-	if err != nil {
-		m.t.Fatalf("status: %v", err)
-	}
+	kit.Eventually(m.t, patience, func() (err error) {
+		s, err = m.status()
+		return err
+	})
 	return s
 }
 

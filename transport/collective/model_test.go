@@ -523,7 +523,7 @@ func TestModel(t *testing.T) {
 		{name: "all", edges: everyEdge, model: model{ranks: 3, calls: 3, cuts: 1, leaves: 1}, settled: 2},
 		{name: "all", edges: everyEdge, model: model{ranks: 4, calls: 2, cuts: 1}, large: true},
 		{name: "ring", edges: ringEdges, model: model{ranks: 3, calls: 3, cuts: 2, leaves: 1}, settled: 2},
-		{name: "ring", edges: ringEdges, model: model{ranks: 4, calls: 3, cuts: 1, leaves: 1}},
+		{name: "ring", edges: ringEdges, model: model{ranks: 4, calls: 3, cuts: 1, leaves: 1}, large: true},
 		{name: "root", edges: rootEdges, model: model{ranks: 3, calls: 3, cuts: 2, leaves: 1}, settled: 2},
 		{name: "root", edges: rootEdges, model: model{ranks: 4, calls: 2, cuts: 1, leaves: 1}},
 	} {

@@ -150,7 +150,7 @@ func TestCutLinks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kit.Check(t)
 			c.options.Costs, c.options.Timeout = someCosts(), time.Minute
-			c.runs = kit.Rounds(c.runs, c.runs, 1000)
+			c.runs = kit.Rounds(c.runs, c.runs/2, 1000)
 			if *trials > 0 {
 				c.runs = *trials
 			}

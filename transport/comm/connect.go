@@ -32,6 +32,9 @@ func (c *Communicator) Connect(ctx context.Context, peer wire.Rank, at control.A
 		if err != nil || s.state() == stateLive {
 			return err
 		}
+		if err = s.gone(ctx); err != nil {
+			return err
+		}
 	}
 }
 
@@ -108,14 +111,14 @@ func (c *Communicator) connect(ctx context.Context, s *session, at control.Addre
 }
 
 // begin reserves a session that we connect, and counts it in running; mine is
-// false if there is one already.
+// false if there is one already, or something of the last one still runs.
 func (c *Communicator) begin(peer wire.Rank, at control.Address) (s *session, mine bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, false, errClosed()
 	}
-	if s = c.sessions[peer]; s != nil && s.state() != stateEnded {
+	if s = c.sessions[peer]; s != nil && !s.over() {
 		return s, false, nil
 	}
 	s = newSession(c, peer, c.opts.Channels)

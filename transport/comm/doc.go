@@ -18,7 +18,9 @@
 //	Connect again: a new session, new epochs, new keys
 //
 // Two ranks have at most one session. When both connect at once, the
-// connection of the lower rank is the one that stays.
+// connection of the lower rank is the one that stays. A new session begins when
+// nothing of the last one runs, so bytes that arrived for that one are never
+// written after it.
 //
 // # Transports
 //

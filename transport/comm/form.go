@@ -94,7 +94,9 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 		var err error
 		switch c.Role {
 		case wire.RoleControl:
-			err = s.choose(ctx, c)
+			if err = s.follow(ctx); err == nil {
+				err = s.choose(ctx, c)
+			}
 		case wire.RoleSide:
 			err = s.handshake(ctx, c)
 		default:
@@ -111,6 +113,19 @@ func (s *session) serve(ctx context.Context, c *control.Conn) {
 			s.end(err)
 		}
 	})
+}
+
+// follow waits until nothing runs of the sessions that the peer had before.
+func (s *session) follow(ctx context.Context) error {
+	if s.before == nil {
+		return nil
+	}
+	select {
+	case <-s.before:
+		return nil
+	case <-ctx.Done():
+		return errClosed()
+	}
 }
 
 // handshake introduces the transport's two sides to each other over the side

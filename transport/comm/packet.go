@@ -24,7 +24,7 @@ type Handler interface {
 	// means that the peer breaks the rules, and ends the session.
 	Packet(from Origin, p []byte) error
 	// Ended reports that a session has ended, and the cause. No packet of it
-	// follows.
+	// follows, and none of a newer one with the peer precedes it.
 	Ended(from Origin, cause error)
 }
 

@@ -6,10 +6,18 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/sim"
+	"github.com/hmcfs/hmcfs/tests/fault/devices/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/comm"
 	"github.com/hmcfs/hmcfs/transport/control"
+	"github.com/hmcfs/hmcfs/transport/region"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // halfCut forwards connections. When it cuts, it closes the client ends of
@@ -161,5 +169,93 @@ func TestReconnectBeforeThePeerNotices(t *testing.T) {
 	}
 	if tag, err := a.RecvTag(within(t), 1); tag != 7 || err != nil {
 		t.Errorf("tag %d, %v", tag, err)
+	}
+}
+
+// slowDevice is a rank's device that waits before it writes what has arrived.
+type slowDevice struct {
+	buffer *region.Buffer
+	// writing is closed when it begins to write, which it does when proceed is closed.
+	writing, proceed chan struct{}
+	written          atomic.Bool
+}
+
+func newSlowDevice(t *testing.T, of *comm.Communicator, size devices.Size) *slowDevice {
+	t.Helper()
+	s := &slowDevice{writing: make(chan struct{}), proceed: make(chan struct{})}
+	dev := faulty.Wrap(sim.New(0, sim.Params{Size: 2 * size}), func(op faulty.Op) error {
+		if op.Kind == faulty.CopyIn {
+			close(s.writing)
+			<-s.proceed
+			s.written.Store(true)
+		}
+		return nil
+	})
+	m, err := dev.Alloc(t.Context(), size)
+	if err == nil {
+		s.buffer, err = of.Table().RegisterDevice(m.All())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cerr := errors.Join(s.buffer.Close(kit.Context(t, patience)), m.Release(), dev.Close()); cerr != nil {
+			t.Error(cerr)
+		}
+	})
+	return s
+}
+
+// TestNewSessionAfterLateBytes ends a session while a device writes bytes of it: no new one
+// begins before they are written, whichever side connects.
+func TestNewSessionAfterLateBytes(t *testing.T) {
+	for name, giver := range map[string]wire.Rank{"to the side that connects": 0, "to the side that listens": 1} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t, kit.Ignore("/hmcfs-"))
+			testLateBytes(t, giver)
+		})
+	}
+}
+
+func testLateBytes(t *testing.T, giver wire.Rank) {
+	t.Helper()
+	const size = 10_000
+	a, at := newRank(t, 0)
+	b, _ := newRank(t, 1)
+	connect := func() error { return errors.Join(b.Connect(within(t), 0, at), a.Await(within(t), 1)) }
+	if err := connect(); err != nil {
+		t.Fatal(err)
+	}
+	from, to := a, b
+	if giver == 1 {
+		from, to = b, a
+	}
+	slow := newSlowDevice(t, to, size)
+	local, err := from.Table().Alloc(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := to.Share(within(t), giver, slow.buffer, wire.Writable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := from.PutAsync(within(t), to.Rank(), comm.Op{Local: local, Remote: d, Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-slow.writing
+	in, err := b.Origin(within(t), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.End(in, errors.New("cut"))
+	if err = errors.Join(put.Wait(within(t)), local.Close(within(t))); !errors.Is(err, control.ErrDisconnected) {
+		t.Errorf("the put: %v", err)
+	}
+	// Until then a session that does not wait begins.
+	time.AfterFunc(50*time.Millisecond, func() { close(slow.proceed) })
+	kit.Eventually(t, patience, connect)
+	if !slow.written.Load() {
+		t.Error("a session has begun while the device writes bytes of the one before")
 	}
 }

@@ -41,7 +41,11 @@ type session struct {
 	at   control.Address
 	now  atomic.Int32
 	turn atomic.Uint32
-	// done is closed when the session has ended and nothing of it runs.
+	// before is closed when nothing of the sessions that the peer had before runs; nil if
+	// nothing did when this one was made.
+	before <-chan struct{}
+	// done is closed when the session has ended and nothing runs of it, or of the sessions
+	// before.
 	done   chan struct{}
 	expiry *time.Timer
 
@@ -108,10 +112,14 @@ func newEra() *era { return &era{done: make(chan struct{})} }
 // Preconditions: the communicator's mu is held, and it is not closed.
 func newSession(c *Communicator, peer wire.Rank, channels int) *session {
 	c.running.Add(1)
-	return &session{
+	s := &session{
 		c: c, peer: peer, keys: region.NewKeys(), done: make(chan struct{}), arrived: make(chan struct{}),
 		conns: make([]*control.Conn, 1+channels+1), reserved: make([]bool, channels+1), eras: []*era{newEra()},
 	}
+	if last := c.sessions[peer]; last != nil && last.state() == stateEnded {
+		s.before = last.done
+	}
+	return s
 }
 
 func (s *session) state() state { return state(s.now.Load()) }
@@ -184,8 +192,32 @@ func (s *session) end(cause error) {
 		// The keys are closed last: a peer whose request came too late must learn
 		// that the session has ended, and not that its key is wrong.
 		s.keys.Close()
+		if s.before != nil {
+			<-s.before
+		}
 		close(s.done)
 	}()
+}
+
+// over reports whether the session has ended and is done.
+func (s *session) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// gone waits until the session, which has ended, is done. Until then bytes that it has
+// received may still reach their places, where they must not follow those of the next one.
+func (s *session) gone(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the end of the previous session with %s: %w", s.peer, ctx.Err())
+	}
 }
 
 // seen ends the session if an error means that it is over, so that a caller that

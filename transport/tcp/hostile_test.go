@@ -239,7 +239,7 @@ func TestStalledPeers(t *testing.T) {
 	})
 	t.Run("idle is not stalled", func(t *testing.T) {
 		kit.Check(t)
-		a, b := sides(t, "unix", Options{Timeout: 20 * time.Millisecond})
+		a, b := sides(t, "unix", Options{Timeout: 100 * time.Millisecond})
 		local, remote := a.host(t, 100), b.host(t, 100)
 		d := b.grant(t, remote, both)
 		after := time.After(200 * time.Millisecond)

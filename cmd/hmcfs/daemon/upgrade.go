@@ -17,12 +17,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-const (
-	// farewell is the time in which the answer to a request to upgrade is sent.
-	farewell = 100 * time.Millisecond
-	// lastCopies is the time for which the kernel may copy what it has begun to, after Server.Leave.
-	lastCopies = 20 * time.Millisecond
-)
+// farewell is the time in which the answer to a request to upgrade is sent.
+const farewell = 100 * time.Millisecond
 
 // Upgrade has the holder start another program with the options of this one, and ends this
 // process as a kill does: what is done for a death is all that is needed, and is tested more than
@@ -55,7 +51,6 @@ func (d *Daemon) end() {
 	if err := d.server.Leave(); err != nil {
 		d.log.Warn("requests that are being copied may fail", zap.Error(err))
 	}
-	time.Sleep(lastCopies)
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 

@@ -73,11 +73,11 @@ func Finish(socket string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = c.Own()
-	}
 	if err != nil {
 		return err
+	}
+	if err = c.Own(); err != nil {
+		return errors.Join(err, c.Close())
 	}
 	return c.End()
 }

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// daemon owns the holder, and lives until it is killed. It returns if it fails.
+// daemon owns the holder, and lives until it is killed or the holder's process ends. It returns if it
+// fails.
 func daemon(socket string) {
 	if os.Getenv(daemonFails) != "" {
 		return
@@ -68,7 +69,12 @@ func daemon(socket string) {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	select {}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// With a wait for nothing, Go's runtime would end the process.
+	if c.conn.SetDeadline(time.Time{}) == nil {
+		_, _ = c.conn.Read(make([]byte, 1))
+	}
 }
 
 // countStart adds a byte to a file, and returns how many it had.
@@ -141,6 +147,17 @@ func (r *rig) status() Status {
 	s, err := c.Status()
 	must(r.t, errors.Join(err, c.Close()))
 	return s
+}
+
+// finish ends the holder, which starts a daemon again when the one that owns it is killed.
+func (r *rig) finish() {
+	r.t.Helper()
+	kit.Eventually(r.t, time.Minute, func() error {
+		if owner := r.status().Owner; owner > 0 {
+			_ = unix.Kill(owner, unix.SIGKILL) // it may have been killed by the last call
+		}
+		return Finish(r.socket)
+	})
 }
 
 func must(t *testing.T, err error) {
@@ -320,8 +337,7 @@ func TestRevive(t *testing.T) {
 	if err := Finish(r.socket); err == nil {
 		t.Error("a holder with an owner was ended by another process")
 	}
-	must(t, unix.Kill(last, unix.SIGKILL))
-	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
+	r.finish()
 }
 
 // TestGivesUp has a daemon that cannot be started again: the mount ends, and the memory stays.
@@ -364,9 +380,7 @@ func TestKilledBeforeItServes(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, unix.Kill(r.status().Owner, unix.SIGSTOP))
-	must(t, unix.Kill(r.status().Owner, unix.SIGKILL))
-	kit.Eventually(t, time.Minute, func() error { return Finish(r.socket) })
+	r.finish()
 }
 
 // TestStartedByOthers leaves it to another process to start a daemon.

@@ -192,7 +192,10 @@ func testRemoteIsCut(t *testing.T, w Way) {
 	if w.Beside {
 		return
 	}
-	size := large(256 << 20)
+	size := 256 << 20 // the cut comes in the middle, also on a busy machine
+	if kit.Race() {
+		size /= 5
+	}
 	t.Run("by the caller", func(t *testing.T) {
 		job := w.pair(t)
 		remote := job.host(t, 1, devices.Size(size))

@@ -302,7 +302,11 @@ func testNoWorkOnDataPath(t *testing.T, w Way) {
 // allocations returns the number of allocations of the process for a put and a get.
 func allocations(ctx context.Context, t *testing.T, rank *comm.Communicator, op comm.Op) float64 {
 	t.Helper()
-	return testing.AllocsPerRun(500, func() {
+	runs := 200
+	if kit.Exhaustive() {
+		runs = 1000
+	}
+	return testing.AllocsPerRun(runs, func() {
 		if err := rank.Put(ctx, 1, op); err != nil {
 			t.Error(err)
 		}
@@ -389,7 +393,7 @@ func testWaitInAnyOrder(t *testing.T, w Way) {
 // testTagAfterPut sends tags after puts of changing data, as many as can be in flight, and
 // checks the bytes when the tag has arrived.
 func testTagAfterPut(t *testing.T, w Way) {
-	rounds := 10_000
+	rounds := 4000
 	switch {
 	case kit.Race():
 		rounds = 2000

@@ -181,10 +181,14 @@ func (w *world) share(t testing.TB, from, to int, b *region.Buffer, rights wire.
 	return d
 }
 
-// large returns a size in bytes, reduced under the race detector, which slows down every byte.
+// large returns a size in bytes, reduced under the race detector, which slows down every byte, and
+// except for make check, which runs the suite too.
 func large(n int) int {
-	if kit.Race() {
+	switch {
+	case kit.Race():
 		return n / 5
+	case !kit.Exhaustive():
+		return n / 3
 	}
 	return n
 }

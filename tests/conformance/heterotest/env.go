@@ -218,14 +218,18 @@ type call struct {
 	err     error
 }
 
-// start runs a call in a goroutine of its own, which the case waits for.
+// start runs a call in a goroutine of its own, which the case waits for. It returns when that runs:
+// on a busy machine what follows would otherwise happen before the call.
 func (e *env) start(f func() (hetero.Results, error)) *call {
 	c := &call{env: e, done: make(chan struct{})}
+	begun := make(chan struct{})
 	go func() {
 		defer close(c.done)
+		close(begun)
 		c.results, c.err = f()
 	}()
 	e.Cleanup(func() { <-c.done })
+	<-begun
 	return c
 }
 

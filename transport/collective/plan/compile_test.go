@@ -78,7 +78,7 @@ func counts(n uint64) []uint64 {
 // TestEveryPlan proves the plans of all algorithms.
 func TestEveryPlan(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= kit.Rounds(6, 12, 16); n++ {
+	for n := 1; n <= kit.Rounds(6, 10, 16); n++ {
 		t.Run(fmt.Sprintf("N=%d", n), func(t *testing.T) {
 			t.Parallel()
 			for i, s := range shapes(n) {
@@ -109,7 +109,7 @@ func TestLargePlans(t *testing.T) {
 			for _, s := range shapes(n) {
 				everyTask(n, []uint64{1<<20 + 3, uint64(n) + 1}, func(task Task) {
 					for _, a := range Algorithms() {
-						if r.IntN(kit.Rounds(400, 40, 40)) == 0 {
+						if r.IntN(kit.Rounds(400, 120, 40)) == 0 {
 							prove(t, task, s, a)
 						}
 					}
