@@ -25,6 +25,8 @@ type backings struct {
 	log *zap.Logger
 	// kernel is nil where passthrough is off.
 	kernel registrar
+	// first is the number of the file with which passthrough was tested; 0 if it was not.
+	first int32
 	// reason says why passthrough is off; nil when it is on.
 	reason atomic.Pointer[string]
 	// writers counts the handles open for writing, of all inodes. Usually it is 0, and
@@ -98,6 +100,36 @@ func (b *backings) dropUnused() {
 	b.mu.Unlock()
 	for _, entry := range unused {
 		b.unregister(entry)
+	}
+}
+
+// mostLost is the number of files that an earlier process can have registered for requests that it had not
+// answered: go-fuse carries out one in each thread that reads from the kernel, or a few.
+const mostLost = 1024
+
+// dropLost unregisters files of an earlier process that are not open any more: one that it had registered, but not recorded yet, or
+// whose record it had removed already. maybe are the numbers in removed records. The kernel numbers files in turn, so those that were not
+// recorded yet have the last numbers before the first one of this process. It must be called before requests are served, after adopt.
+func (b *backings) dropLost(maybe []int32) {
+	for id := max(1, b.first-mostLost); id < b.first; id++ {
+		maybe = append(maybe, id)
+	}
+	b.mu.Lock()
+	open := map[int32]bool{0: true}
+	for _, entry := range b.open {
+		entry.mu.Lock()
+		open[entry.id] = true
+		entry.mu.Unlock()
+	}
+	b.mu.Unlock()
+	lost := 0
+	for _, id := range maybe {
+		if !open[id] && b.kernel.unregister(id) == nil { // usually there is none
+			lost++
+		}
+	}
+	if lost > 0 {
+		b.log.Info("unregistered files that a daemon which died had not recorded", zap.Int("files", lost))
 	}
 }
 

@@ -2,12 +2,14 @@ package fs
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/zap/zaptest"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -115,6 +117,35 @@ func TestBackingsAfterAnotherError(t *testing.T) {
 	}
 	if b.acquire(5, file, false) != 0 {
 		t.Error("one inode is served in two ways")
+	}
+}
+
+// TestBackingsOfTheDead has the registrations that a process can leave when it dies: those of open files, one that was about to
+// be removed, one that was not recorded yet, and one of a file that can't be opened again.
+func TestBackingsOfTheDead(t *testing.T) {
+	b, r, file := newBackings(t)
+	r.last = 5000
+	r.held = map[int32]bool{3: true, 7: true, 4000: true, 4990: true, 5000: true}
+	before := newTestState(t)
+	for id, backing := range map[uint64]int32{1: 3, 2: 7, 3: 4000, 4: 4000, 5: 4990, 6: 8} {
+		before.add(heldSlot{id: id, ino: uint64(backing), kind: heldFile, openFlags: fuse.FOPEN_PASSTHROUGH, backing: backing}, nil)
+	}
+	for _, id := range []uint64{2, 3, 6} { // 7, one of two of 4000, and 8, which was unregistered
+		before.remove(id, heldFile)
+	}
+	s := reopenState(t, before)
+	defer func() { must(t, errors.Join(before.close(), s.close())) }()
+	for _, slot := range s.all() {
+		b.adopt(metadata.Ino(slot.ino), slot.backing)
+	}
+	b.acquire(3, file, false)
+	b.acquire(4000, file, true)
+	b.dropUnused() // 4990
+	b.first, _ = r.register(file)
+	must(t, r.unregister(b.first))
+	b.dropLost(s.removed())
+	if want := (map[int32]bool{3: true, 4000: true}); !maps.Equal(r.held, want) {
+		t.Errorf("registered are %v, want %v", r.held, want)
 	}
 }
 

@@ -23,9 +23,12 @@ func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.
 func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 	status := fuse.OK
 	defer f.ops.done(opReleaseDir, time.Now(), &status)
-	if _, ok := f.dirs.take(in.Fh); !ok {
+	h, ok := f.dirs.take(in.Fh)
+	if !ok {
 		status = fuse.EBADF
+		return
 	}
+	f.closeDir(h)
 }
 
 // FsyncDir has nothing to do: a change of the namespace is already durable when it returns.

@@ -44,8 +44,8 @@ type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, erro
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
-	// waits is true where other nodes may be asked for entries.
-	waits bool
+	// waits is true where other nodes may be asked for entries, and pinned if the store counts the handle.
+	waits, pinned bool
 	// dots returns "." and "..".
 	dots func() []dirEntry
 
@@ -68,8 +68,18 @@ func (f *filesystem) newDirHandle(cancel <-chan struct{}, header *fuse.InHeader,
 		h.list, err = n.list(cancel, header, h)
 	} else {
 		h.list, err = f.listInTree(cancel, header, h)
+		if h.pinned = err == nil && isOwn(ino); h.pinned {
+			f.store.PinDir(background(), ino)
+		}
 	}
 	return h, err
+}
+
+// closeDir ends a handle.
+func (f *filesystem) closeDir(h *dirHandle) {
+	if h.pinned {
+		f.store.UnpinDir(h.ino)
+	}
 }
 
 // listInTree returns the lister of a directory of the tree.

@@ -119,7 +119,9 @@ func (f *filesystem) closeHandles() {
 		}
 		f.closeFile(h, fh)
 	}
-	f.dirs.drain()
+	for _, h := range f.dirs.drain() {
+		f.closeDir(h)
+	}
 	others.Wait()
 	f.shared.close()
 }

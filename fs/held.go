@@ -242,6 +242,9 @@ func (h *holding) restore(ctx context.Context) {
 		}
 	}
 	f.backings.dropUnused()
+	if f.backings.kernel != nil {
+		f.backings.dropLost(state.removed())
+	}
 	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost-links))
 }
 

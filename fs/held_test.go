@@ -63,6 +63,11 @@ func TestHeldState(t *testing.T) {
 			t.Fatalf("opened by %d is %+v, %v", h.unique, got, ok)
 		}
 	}
+	var st unix.Stat_t
+	must(t, unix.Fstat(int(s.file.Fd()), &st))
+	if used := 512 * st.Blocks; used > 4<<20 {
+		t.Errorf("the state of %d handles takes %d bytes", len(model), used)
+	}
 	s.mu.Lock()
 	fresh, free := int(s.fresh), len(s.free)
 	s.mu.Unlock()
@@ -106,6 +111,51 @@ func TestHeldStateOfOthers(t *testing.T) {
 				t.Error("it was opened")
 			}
 			must(t, errors.Join(unix.Munmap(s.bytes), s.file.Close()))
+		})
+	}
+}
+
+// TestResumeRefused has a keeper that lacks something, or has something else. The mount can't be continued, and what is kept stays.
+func TestResumeRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept  []string
+		spoil func(s *heldState)
+		want  string
+	}{
+		"nothing":             {nil, nil, "it is not kept"},
+		"no device":           {[]string{heldTable}, nil, "it is not kept"},
+		"no state":            {[]string{heldDevice}, nil, "it is not kept"},
+		"another version":     {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.version-- }, "this hmcfs reads version"},
+		"damaged":             {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.magic = 1 }, "the state of the mount"},
+		"no first message":    {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.init = fuse.InitIn{} }, "the mount can't be continued"},
+		"negotiated for less": {[]string{heldDevice, heldTable}, func(s *heldState) { s.header.flags++ }, "protocol flags"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, s := newRig(t), newTestState(t)
+			s.header.init.Length, s.header.init.Opcode, s.header.init.Minor = initLength, opInit, 40
+			if c.spoil != nil {
+				c.spoil(s)
+			}
+			keeper := &writes{}
+			device, err := os.Open("/dev/null")
+			must(t, err)
+			for _, name := range c.kept {
+				must(t, keeper.Keep(name, map[string]*os.File{heldDevice: device, heldTable: s.file}[name]))
+			}
+			must(t, errors.Join(device.Close(), s.close()))
+			o := r.opts
+			o.Keeper = keeper
+			if _, err = Resume(t.Context(), o); !errors.Is(err, ErrNotResumable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			kept, err := keeper.Kept("")
+			must(t, err)
+			if len(kept) != len(c.kept) {
+				t.Errorf("kept are %v, want %v", kept, c.kept)
+			}
+			for name, f := range kept {
+				must(t, errors.Join(f.Close(), keeper.Drop(name)))
+			}
 		})
 	}
 }
@@ -321,7 +371,14 @@ func TestRestore(t *testing.T) {
 	data := kit.Bytes(3, 0, 100000)
 	f.write(data)
 	h.on.state.header.last = 500
+	var removed fuse.EntryOut
+	h.ok(h.Mkdir(nil, &fuse.MkdirIn{InHeader: header(dir), Mode: 0o750}, "removed", &removed))
+	var open fuse.OpenOut
+	h.ok(h.OpenDir(nil, &fuse.OpenIn{InHeader: header(removed.NodeId)}, &open))
+	in := header(dir)
+	h.ok(h.Rmdir(nil, &in, "removed"))
 	for _, slot := range []heldSlot{
+		{id: 200, ino: removed.NodeId, kind: heldDir},
 		{id: 100, ino: f.ino, flags: unix.O_RDWR, kind: heldFile},
 		{id: 100, ino: dir, kind: heldDir},
 		{id: 300, ino: uint64(versionIno), kind: heldFile},
@@ -348,9 +405,18 @@ func TestRestore(t *testing.T) {
 	if _, ok := h.on.dirs.get(100); !ok {
 		t.Error("the directory is not open")
 	}
-	if n := len(h.on.state.all()); n != 3 {
-		t.Errorf("%d handles are recorded, want 3", n)
+	h.ReleaseDir(&fuse.ReleaseIn{InHeader: header(removed.NodeId), Fh: open.Fh})
+	if a := h.stat(removed.NodeId); a.Mode != unix.S_IFDIR|0o750 || a.Nlink != 0 {
+		t.Errorf("a directory that was removed is %+v", a)
 	}
+	if n := len(h.on.state.all()); n != 4 {
+		t.Errorf("%d handles are recorded, want 4", n)
+	}
+	// It ends with its last handle and reference.
+	h.Forget(removed.NodeId, 1)
+	h.ReleaseDir(&fuse.ReleaseIn{InHeader: header(removed.NodeId), Fh: 200})
+	var gone fuse.AttrOut
+	h.want(h.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(removed.NodeId)}, &gone), unix.ENOENT)
 	if g := h.create(dir, "new"); g.fh <= 500 {
 		t.Errorf("a new handle has the number %d, which the kernel may know", g.fh)
 	}

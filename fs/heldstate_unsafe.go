@@ -19,9 +19,8 @@ import (
 // them at viewsAt, where most pages are never touched. A slot is in use while its number is not 0, which is stored last and
 // cleared first.
 const (
-	heldMagic   = 0x68656c64_66736d68 // "hmsfdleh"
-	heldVersion = 2
-	slotsAt     = 4096
+	heldMagic = 0x68656c64_66736d68 // "hmsfdleh"
+	slotsAt   = 4096
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
@@ -29,6 +28,9 @@ const (
 	viewsAt     = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
 	heldSize    = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
+
+// HeldVersion is the version of the state of a mount that this program writes. It reads no other.
+const HeldVersion = 3
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -45,6 +47,8 @@ type heldHeader struct {
 	maxWrite uint64
 	// last is the highest number that a handle has had.
 	last uint64
+	// top is the number of slots that were ever used: reading one that was not would give it memory.
+	top uint64
 	// next counts the exchanges, and exchanged holds the latest of them.
 	next      uint64
 	exchanged [exchanges]heldExchange
@@ -144,7 +148,7 @@ func newHeldState(init *fuse.InitIn, flags, maxWrite uint64) (*heldState, error)
 		return nil, err
 	}
 	h := s.header
-	h.version, h.init, h.flags, h.maxWrite = heldVersion, *init, flags, maxWrite
+	h.version, h.init, h.flags, h.maxWrite = HeldVersion, *init, flags, maxWrite
 	store(&h.magic, heldMagic)
 	return s, nil
 }
@@ -158,20 +162,16 @@ func openHeldState(file *os.File) (*heldState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h := s.header; h.magic != heldMagic || h.version != heldVersion {
-		return nil, errors.Join(fmt.Errorf("the state of the mount is of version %d, and this hmcfs reads version %d", h.version, heldVersion), s.close())
+	if h := s.header; h.magic != heldMagic || h.version != HeldVersion {
+		return nil, errors.Join(fmt.Errorf("the state of the mount is of version %d, and this hmcfs reads version %d", h.version, HeldVersion), s.close())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.slots {
-		id := load(&s.slots[i].id)
-		if id != 0 {
-			s.at[heldKey{id, s.slots[i].kind}] = uint32(i)
-			s.fresh = uint32(i) + 1
-		}
-	}
+	s.fresh = uint32(min(load(&s.header.top), mostHandles)) // not more if it was damaged
 	for i := range s.fresh {
-		if s.slots[i].id == 0 {
+		if id := load(&s.slots[i].id); id != 0 {
+			s.at[heldKey{id, s.slots[i].kind}] = i
+		} else {
 			s.free = append(s.free, i)
 		}
 	}
@@ -214,6 +214,7 @@ func (s *heldState) addLocked(h heldSlot, shows *viewNode) (ok bool) {
 		return false
 	} else {
 		s.fresh++
+		store(&s.header.top, uint64(s.fresh))
 	}
 	if h.kind == heldLink || isView(metadata.Ino(h.ino)) {
 		s.views[i].set(shows)
@@ -258,6 +259,18 @@ func (s *heldState) removeLocked(key heldKey) {
 	delete(s.at, key)
 	store(&s.slots[i].id, 0)
 	s.free = append(s.free, i)
+}
+
+// removed returns the numbers of passthrough files in slots that are free again.
+func (s *heldState) removed() (backings []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.free {
+		if slot := &s.slots[i]; slot.openFlags&fuse.FOPEN_PASSTHROUGH != 0 {
+			backings = append(backings, slot.backing)
+		}
+	}
+	return backings
 }
 
 // all returns the handles, and the symlinks.

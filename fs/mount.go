@@ -117,7 +117,8 @@ func (f *filesystem) Init(server *fuse.Server) {
 	(&Files{f}).begin()
 	r := fuseRegistrar{server}
 	f.backings.kernel = r
-	reason := probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)
+	var reason string
+	f.backings.first, reason = probePassthrough(f.opts.Passthrough, server.KernelSettings(), r)
 	switch {
 	case reason == "":
 	case f.opts.Passthrough == PassthroughOff || !hasHostTier(f.store):

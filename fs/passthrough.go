@@ -37,26 +37,26 @@ func passthroughRefusal(err error) string {
 }
 
 // probePassthrough determines before the first open whether the kernel accepts backing
-// files, by registering one. It returns the reason if not, else "".
-func probePassthrough(mode PassthroughMode, settings *fuse.InitIn, r registrar) string {
+// files, by registering one. It returns the reason if not, else "" and the number that the kernel gave to it.
+func probePassthrough(mode PassthroughMode, settings *fuse.InitIn, r registrar) (id int32, reason string) {
 	switch {
 	case mode == PassthroughOff:
-		return "disabled by the option passthrough=off"
+		return 0, "disabled by the option passthrough=off"
 	case settings.Flags64()&fuse.CAP_PASSTHROUGH == 0:
-		return "this kernel has no FUSE passthrough, which requires Linux 6.9 or newer"
+		return 0, "this kernel has no FUSE passthrough, which requires Linux 6.9 or newer"
 	}
 	fd, err := unix.MemfdCreate("hmcfs-probe", unix.MFD_CLOEXEC)
 	if err != nil {
-		return fmt.Sprintf("could not create a file to test it with: %v", err)
+		return 0, fmt.Sprintf("could not create a file to test it with: %v", err)
 	}
 	file := os.NewFile(uintptr(fd), "memfd:hmcfs-probe")
 	defer func() { _ = file.Close() }() // nothing was written to it
-	id, err := r.register(file)
+	id, err = r.register(file)
+	if err == nil {
+		err = r.unregister(id)
+	}
 	if err != nil {
-		return passthroughRefusal(err)
+		return 0, passthroughRefusal(err)
 	}
-	if err := r.unregister(id); err != nil {
-		return passthroughRefusal(err)
-	}
-	return ""
+	return id, ""
 }

@@ -217,11 +217,13 @@ func (s *cacheShard[K, V]) put(k K, v V, drops uint64) {
 
 // putFresh adds an inode whose number is not visible to others yet. It is added before the
 // commit: an operation that finds its name after the commit may change the inode at once,
-// and then drops this entry.
-func (s *cacheShard[K, V]) putFresh(k K, v V) {
+// and then drops this entry. It returns the cached value, not to be changed.
+func (s *cacheShard[K, V]) putFresh(k K, v *V) *V {
+	e := &kept[V]{value: *v}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setLocked(k, v)
+	s.entries.Add(k, e)
+	return &e.value
 }
 
 // dropped returns the drop count that replace needs.

@@ -25,6 +25,16 @@ const fleetingVersion = 5
 // version: format 1 has no PublishIno.
 const formatVersion = 2
 
+// Formats returns the version of the store and of each kind of record that this program writes, by name. It
+// reads all earlier ones too.
+func Formats() map[string]uint64 {
+	return map[string]uint64{
+		"store": formatVersion, "superblock": superVersion, "inode": inodeVersion, "directory entry": direntVersion, "symbolic link": linkVersion,
+		"attribute": xattrVersion, "mapping": mappingVersion, "device": deviceVersion, "number": numberVersion, "binding": bindingVersion,
+		"bond": bondVersion, "holder of keys": holderVersion,
+	}
+}
+
 // superblock is the first record of a store.
 type superblock struct {
 	format  uint64

@@ -27,6 +27,33 @@ func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 	})
 }
 
+// UpdateNameless stores the mode, the owner and the times of an inode that has lost its last name and whose attributes are held. It does
+// nothing for others.
+func (s *Store) UpdateNameless(ctx context.Context, in Inode) error {
+	if _, held := s.held.Load(in.Ino); !held {
+		return nil
+	}
+	defer s.locks.lock(in.Ino)()
+	return s.update(ctx, func(t *txn) error {
+		rec, err := t.bearer(in.Ino)
+		switch {
+		case errors.Is(err, ErrNotExist):
+			return nil
+		case err != nil || rec.Nlink > 0:
+			return err
+		case rec.UID != in.UID && rec.xattrs > 0:
+			t.refund(&rec)
+			rec.UID = in.UID
+			n, err := t.xattrBytes(rec.Ino)
+			t.fail(err)
+			t.use(rec.UID, 0, int64(n))
+		}
+		rec.Mode, rec.UID, rec.GID, rec.Atime, rec.Mtime, rec.Ctime = in.Mode, in.UID, in.GID, in.Atime, in.Mtime, in.Ctime
+		t.hold(&rec)
+		return nil
+	})
+}
+
 // nameless are the inodes without names that the process before held.
 type nameless struct {
 	// keepNameless has those of this process outlive it.

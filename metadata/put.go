@@ -37,7 +37,8 @@ type NewFile struct {
 
 // PutResult is the outcome for one file of Put.
 type PutResult struct {
-	Inode Inode
+	// Inode is the file, which the caller must not change; nil with an error.
+	Inode *Inode
 	// Replaced is the inode that had the name before, in its state after the Put. If its
 	// Nlink is 0 its records are gone, and its Key is the key that it had. Nil if there was
 	// none.
@@ -71,27 +72,27 @@ type putFile struct {
 	keys, bytes int       // its share of a transaction, as far as it is known
 }
 
-// newPutFile validates a file, independently of the directory's content.
-func newPutFile(f *NewFile) (putFile, error) {
-	p := putFile{NewFile: f, node: f.Node}
+// check validates a file, independently of the directory's content, and stores it.
+func (f *putFile) check(n *NewFile) error {
+	f.NewFile, f.node, f.maps, f.keys, f.bytes = n, n.Node, nil, 0, 0
 	if err := validName(f.Name); err != nil {
-		return p, err
+		return err
 	}
-	if err := p.node.normalize(); err != nil {
-		return p, err
+	if err := f.node.normalize(); err != nil {
+		return err
 	}
 	switch {
-	case f.Ino < FirstIno, p.node.Mode.Type() != TypeRegular, f.Expires.Nsec >= 1e9:
-		return p, ErrInvalid
+	case f.Ino < FirstIno, f.node.Mode.Type() != TypeRegular, f.Expires.Nsec >= 1e9:
+		return ErrInvalid
 	case len(f.Binding) > MaxBinding:
-		return p, fmt.Errorf("binding of %d bytes: %w", len(f.Binding), ErrTooLarge)
+		return fmt.Errorf("binding of %d bytes: %w", len(f.Binding), ErrTooLarge)
 	}
 	if f.Key != "" {
 		if err := ValidKey(f.Key); err != nil {
-			return p, err
+			return err
 		}
 	}
-	return p, p.measure()
+	return f.measure()
 }
 
 // measure sorts the mappings and estimates the size of the file's records.

@@ -15,6 +15,14 @@ type putOp struct {
 	leftover bool // of other
 }
 
+// begin starts another file in the same memory.
+func (op *putOp) begin(f *putFile) {
+	if op.other.Ino != 0 {
+		op.other = record{} // which few need
+	}
+	op.putFile, op.sl, op.owner, op.res, op.leftover = f, slot{}, keyHolder{}, PutResult{}, false
+}
+
 // run creates the file, or sets the reason for a refusal in the result without having
 // written anything. Its error is one of the transaction.
 func (op *putOp) run() error {
@@ -38,7 +46,6 @@ func (op *putOp) run() error {
 		replaced := op.other.Inode
 		op.res.Replaced = &replaced
 	}
-	op.res.Inode = op.rec.Inode
 	op.t.putInode(&op.rec)
 	return nil
 }

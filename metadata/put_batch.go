@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // putter is the state of a running Put.
@@ -12,6 +13,7 @@ type putter struct {
 	dir     Ino
 	files   []putFile
 	results []PutResult
+	todo    []int // of the running transaction
 }
 
 // Put creates several files in one directory, in few transactions: each file is created
@@ -23,9 +25,10 @@ type putter struct {
 // of the KV. The files before the error keep their results, and the others have the error
 // as theirs.
 func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult, error) {
-	p := putter{s: s, dir: dir, files: make([]putFile, len(files)), results: make([]PutResult, len(files))}
+	p := s.newPutter(dir, len(files))
+	defer s.endPutter(p)
 	for i := range files {
-		p.files[i], p.results[i].Err = newPutFile(&files[i])
+		p.results[i].Err = p.files[i].check(&files[i])
 	}
 	for at := 0; at < len(files); {
 		n := p.batch(at)
@@ -37,6 +40,27 @@ func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult,
 		at += n
 	}
 	return p.results, nil
+}
+
+// newPutter returns a putter with memory for n files.
+func (s *Store) newPutter(dir Ino, n int) *putter {
+	p, _ := s.putters.Get().(*putter)
+	if p == nil {
+		p = &putter{s: s}
+	}
+	p.dir, p.files, p.todo = dir, slices.Grow(p.files, n)[:n], slices.Grow(p.todo, min(n, putBatch))
+	p.results = make([]PutResult, n)
+	return p
+}
+
+// endPutter keeps the memory of a putter for others, unless it is large.
+func (s *Store) endPutter(p *putter) {
+	if cap(p.files) > putBatch {
+		return
+	}
+	clear(p.files)
+	p.files, p.results = p.files[:0], nil
+	s.putters.Put(p)
 }
 
 // fail sets an error for all files from index from on that have none yet.
@@ -82,7 +106,7 @@ func (p *putter) make(ctx context.Context, at, n int) (done int, err error) {
 
 // try creates n files in one transaction.
 func (p *putter) try(ctx context.Context, at, n int) error {
-	todo := make([]int, 0, n)
+	todo := p.todo[:0]
 	for i := at; i < at+n; i++ {
 		if p.results[i].Err == nil {
 			todo = append(todo, i)
@@ -132,12 +156,12 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 		return nil, ErrPermission
 	}
 	some := false
-	var op putOp
+	op := putOp{t: t, dir: &dir}
 	for _, i := range todo {
 		if t.err != nil {
 			return nil, t.err
 		}
-		op = putOp{t: t, dir: &dir, putFile: &p.files[i]}
+		op.begin(&p.files[i])
 		if err = op.run(); err != nil {
 			return nil, err
 		}
@@ -146,7 +170,7 @@ func (p *putter) run(t *txn, todo []int) (left []Ino, err error) {
 			continue
 		}
 		some = true
-		t.fresh(&op.rec)
+		p.results[i].Inode = t.fresh(&op.rec)
 		if op.leftover {
 			left = append(left, op.other.Ino)
 		}

@@ -89,7 +89,7 @@ func (f *fixture) comparePut(n *metadata.NewFile, res *metadata.PutResult, dir m
 			f.t.Errorf("binding of %s: %q, %v", n.Name, b, err)
 		}
 	}
-	if in != want || res.Inode != want || res.Replaced != nil || res.Unkeyed != 0 {
+	if in != want || *res.Inode != want || res.Replaced != nil || res.Unkeyed != 0 {
 		f.t.Errorf("%s is %+v, and the answer %+v, want %+v", n.Name, in, res, want)
 	}
 	if ino, err := f.KeyIno(ctx, n.Key); err != nil || ino != n.Ino {
@@ -121,7 +121,7 @@ func TestPutEndsInBetween(t *testing.T) {
 	made := 0
 	for i, res := range results {
 		in, err := s.Lookup(t.Context(), f.sim0, files[i].Name)
-		if res.Err == nil && (err != nil || in != res.Inode || made != i) {
+		if res.Err == nil && (err != nil || in != *res.Inode || made != i) {
 			t.Errorf("file %d of %d is %+v, %v, and was said to be %+v", i, made, in, err, res.Inode)
 		}
 		if res.Err == nil {

@@ -212,9 +212,10 @@ func (t *txn) renew(rec *record) {
 }
 
 // fresh adds an inode to the cache that this transaction has just created and written for
-// the last time.
-func (t *txn) fresh(rec *record) {
-	t.s.cache.ofInode(rec.Ino).putFresh(rec.Ino, rec.Inode)
+// the last time. It returns it, not to be changed.
+func (t *txn) fresh(rec *record) *Inode {
+	in := t.s.cache.ofInode(rec.Ino).putFresh(rec.Ino, &rec.Inode)
 	at, _ := slices.BinarySearch(t.watch.fresh, rec.Ino)
 	t.watch.fresh = slices.Insert(t.watch.fresh, at, rec.Ino) // numbers ascend, mostly
+	return in
 }

@@ -72,7 +72,11 @@ func (w *wire) flag(v *bool) {
 // u transfers a number of variable length.
 func (w *wire) u(v *uint64) {
 	if !w.reading {
-		w.data = binary.AppendUvarint(w.data, *v)
+		if *v < 0x80 { // most are
+			w.data = append(w.data, byte(*v))
+		} else {
+			w.data = binary.AppendUvarint(w.data, *v)
+		}
 		return
 	}
 	n, size := binary.Uvarint(w.data)

@@ -71,8 +71,10 @@ func (bs *bindings) expectOwner(t *content.Tier, in metadata.Inode, data []byte)
 	if err != nil {
 		return err
 	}
-	b := content.NewAbsent(bs.engine, devices.Name(t.Name), uint64(in.Size), bs.table.warn)
-	b.Source = &blobSource{tier: t}
+	m := &blobSource{tier: t}
+	b := &m.body
+	b.InitAbsent(bs.engine, devices.Name(t.Name), uint64(in.Size), bs.table.warner)
+	b.Source = m
 	one := absence{ino: in.Ino, body: b, record: record}
 	o := bs.table.adoptBound(in.Ino, t, b, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	if in.Parent == metadata.PublishIno {
@@ -139,27 +141,30 @@ func (h *Holder) restore(one absence, regions map[uint64]*Region) error {
 	if t != m.tier {
 		return fmt.Errorf("its memory was on %s and is on %s now: %w", m.tier.Name, t.Name, ErrLost)
 	}
-	m.blobs, m.regions = from.blobs, from.regions
+	m.blobs, m.users = from.blobs, from.users
+	for i := range m.users {
+		m.users[i].of = m
+	}
 	m.holder.Store(h)
 	if waited, err := one.body.Return(made); err != nil || !waited {
 		return err // if it has not waited, it was removed meanwhile
 	}
-	m.attend(one.body, s.endOf(one.ino, one.body, one.offer))
+	m.attend(one.ino, s.endOf(one.offer))
 	return nil
 }
 
 // endOf returns the function to be called when memory ends that a key or a publication is made of.
-func (s *Store) endOf(ino Ino, b *content.Bound, of *offer) func(context.Context) {
+func (s *Store) endOf(of *offer) endOfMemory {
 	if of != nil {
-		return func(ctx context.Context) { s.publications.withdraw(ctx, ino, of) }
+		return func(ctx context.Context, ino Ino, _ *content.Bound) { s.publications.withdraw(ctx, ino, of) }
 	}
-	return func(ctx context.Context) { s.bindings.memoryEnded(ctx, ino, b) }
+	return s.bindings.memoryEnded
 }
 
 // loseAbsent makes an object lost whose owner has not come back, and withdraws a publication.
 func (s *Store) loseAbsent(ctx context.Context, one absence) {
 	one.body.End()
-	s.endOf(one.ino, one.body, one.offer)(ctx)
+	s.endOf(one.offer)(ctx, one.ino, one.body)
 }
 
 // startAbsences ends the wait for owners when its time is over.

@@ -178,8 +178,11 @@ func (as *attributes) setRecord(ctx context.Context, ino Ino, c Change) (Attr, e
 	in, err := as.meta.Update(ctx, ino, apply)
 	if errors.Is(err, metadata.ErrNotExist) {
 		var ok bool
-		if in, ok, err = as.table.changeOrphan(ino, apply); !ok {
+		switch in, ok, err = as.table.changeOrphan(ino, apply); {
+		case !ok:
 			err = metadata.ErrNotExist
+		case err == nil && c.Size == nil:
+			err = as.meta.UpdateNameless(ctx, in)
 		}
 		as.notices.send(Notice{Ino: ino})
 	}

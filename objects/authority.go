@@ -158,7 +158,7 @@ func (s *Store) Conflict(ctx context.Context, space KeySpace, key string, yields
 	if err != nil {
 		return "", fmt.Errorf("resolve the conflict of key %q between two nodes: %w", key, err)
 	}
-	s.events.emit(EventConflict, key, in.Inode)
+	s.events.emit(EventConflict, key, &in.Inode)
 	return path, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/content"
@@ -20,15 +21,15 @@ import (
 // may not make files on the device; ErrUnsupported for a part of a file; ErrLost;
 // ErrClosed.
 func (h *Holder) Bind(ctx context.Context, set []Keyed) []error {
-	b := &binder{
-		holder: h, store: h.store, set: set, errs: make([]error, len(set)),
-		all: make([]bindJob, len(set)), jobs: map[*content.Tier][]*bindJob{},
-	}
+	b := h.store.newBinder(h, set)
+	defer h.store.endBinder(b)
 	for i := range set {
 		b.errs[i] = b.prepare(ctx, i)
 	}
-	for t, jobs := range b.jobs {
-		b.run(ctx, t, jobs)
+	for jobs, files := b.jobs, b.files; len(jobs) > 0; {
+		n := ofOneTier(jobs, files)
+		b.run(ctx, jobs[:n], files[:n])
+		jobs, files = jobs[n:], files[n:]
 	}
 	for i, err := range b.errs {
 		if err != nil {
@@ -44,15 +45,67 @@ type binder struct {
 	store  *Store
 	set    []Keyed
 	errs   []error
-	all    []bindJob // one for each key of the set, in which it is used or not
-	jobs   map[*content.Tier][]*bindJob
+	// jobs are the keys for which objects are to be made, and files the records of these, in the same
+	// order.
+	jobs  []bindJob
+	files []metadata.NewFile
+	// ended is called when the memory of an object ends.
+	ended endOfMemory
 }
 
 // bindJob is one key for which an object is to be made.
 type bindJob struct {
 	at   int // index in the set
 	body *content.Bound
-	file metadata.NewFile
+	tier *content.Tier
+}
+
+// keptBinds is the number of keys for which the memory of a call is used again.
+const keptBinds = 1024
+
+// newBinder returns a call of Bind, in memory of one that has ended.
+func (s *Store) newBinder(h *Holder, set []Keyed) *binder {
+	b, _ := s.binders.Get().(*binder)
+	if b == nil {
+		b = &binder{store: s, ended: s.bindings.memoryEnded}
+	}
+	b.holder, b.set, b.errs = h, set, make([]error, len(set))
+	b.jobs, b.files = slices.Grow(b.jobs, len(set)), slices.Grow(b.files, len(set))
+	return b
+}
+
+// endBinder keeps the memory of a call for others, unless it is large.
+func (s *Store) endBinder(b *binder) {
+	if cap(b.jobs) > keptBinds || cap(b.files) > keptBinds {
+		return
+	}
+	clear(b.jobs)
+	clear(b.files)
+	b.holder, b.set, b.errs, b.jobs, b.files = nil, nil, nil, b.jobs[:0], b.files[:0]
+	s.binders.Put(b)
+}
+
+// ofOneTier moves the jobs of the tier of the first to the front, with their files, and returns their
+// number.
+func ofOneTier(jobs []bindJob, files []metadata.NewFile) (n int) {
+	t := jobs[0].tier
+	if !slices.ContainsFunc(jobs, func(j bindJob) bool { return j.tier != t }) {
+		return len(jobs)
+	}
+	allJobs, allFiles := slices.Clone(jobs), slices.Clone(files)
+	at := 0
+	for _, ours := range []bool{true, false} {
+		for i := range allJobs {
+			if (allJobs[i].tier == t) == ours {
+				jobs[at], files[at] = allJobs[i], allFiles[i]
+				at++
+			}
+		}
+		if ours {
+			n = at
+		}
+	}
+	return n
 }
 
 // prepare handles a key that names a file completely; for any other key it does all
@@ -69,23 +122,20 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	file, err := b.holder.describe(ctx, k, body)
-	if err != nil {
-		return err
-	}
-	file.Key = k.Key
 	// A key that is not known to be in use is found to be when its record is written.
 	if b.store.meta.KnowsKey(k.Key) {
 		if free, taken := b.settled(ctx, k); !free {
 			return taken
 		}
 	}
-	j := &b.all[i]
-	*j = bindJob{at: i, body: body, file: file}
-	if b.jobs[t] == nil {
-		b.jobs[t] = make([]*bindJob, 0, len(b.set)-i)
+	n := len(b.files)
+	b.files = b.files[:n+1]
+	if err = b.holder.describe(ctx, k, body, &b.files[n]); err != nil {
+		b.files = b.files[:n]
+		return err
 	}
-	b.jobs[t] = append(b.jobs[t], j)
+	b.files[n].Key = k.Key
+	b.jobs = append(b.jobs, bindJob{at: i, body: body, tier: t})
 	return nil
 }
 
@@ -110,28 +160,35 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	return false, o.checkMadeOf(b.holder, k.Blobs)
 }
 
-// describe returns the record of an object made of blobs, without its key and number.
-func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound) (metadata.NewFile, error) {
-	file := metadata.NewFile{
+// describe stores the record of an object made of blobs, without its key and number.
+func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound, file *metadata.NewFile) error {
+	*file = metadata.NewFile{
 		Name: k.Key, Fleeting: true, Binding: h.bindingOf(ctx, k.Blobs), Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
+	if len(k.Blobs) == 1 {
+		return nil
+	}
 	text, err := blobsText(sizesOf(k.Blobs))
-	if err == nil && text != nil {
+	if err == nil {
 		file.Xattrs = map[string][]byte{xattrBlobs: text}
 	}
-	return file, err
+	return err
 }
 
 // run makes the objects of one device.
-func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
-	s := b.store
-	granted, claimed := claimJobs(ctx, s.claims, SpaceKeys, jobs, b.errs)
+func (b *binder) run(ctx context.Context, jobs []bindJob, files []metadata.NewFile) {
+	s, t := b.store, jobs[0].tier
+	refused, claimed := s.claims.claim(ctx, SpaceKeys, namesOf(files))
 	defer claimed()
-	for _, j := range jobs {
-		b.errs[j.at] = b.again(ctx, j, b.errs[j.at])
+	granted := 0
+	for i, j := range jobs {
+		if b.errs[j.at] = b.again(ctx, j, refused[i]); refused[i] == nil {
+			jobs[granted], files[granted] = j, files[i]
+			granted++
+		}
 	}
-	if jobs = granted; len(jobs) == 0 {
+	if jobs, files = jobs[:granted], files[:granted]; granted == 0 {
 		return
 	}
 	dir, err := s.access.keysDirFor(ctx, b.holder.who, t)
@@ -145,52 +202,41 @@ func (b *binder) run(ctx context.Context, t *content.Tier, jobs []*bindJob) {
 		}
 		return
 	}
-	now, files := s.meta.Now(), make([]metadata.NewFile, len(jobs))
+	now := s.meta.Now()
 	for i, j := range jobs {
-		j.file.Ino = inos[i]
-		files[i] = j.file
+		files[i].Ino = inos[i]
 		// The object precedes its record, so that a record is never found without its
 		// content.
 		s.table.adoptBound(inos[i], t, j.body, facts{size: j.body.Length(), atime: now, mtime: now, ctime: now})
 	}
 	done := s.keyed.put(ctx, placing{who: b.holder.who, dir: dir, rule: ExistingFail}, files)
 	for i, j := range jobs {
-		b.errs[j.at] = b.finish(ctx, j, done[i].Err)
+		b.errs[j.at] = b.finish(ctx, j, inos[i], done[i].Err)
 	}
 }
 
-func (j *bindJob) job() *bindJob { return j }
-
-// claimJobs requests the keys of jobs, which are the names of their files, records the
-// results in errs, and returns the jobs whose keys were granted.
-func claimJobs[J interface{ job() *bindJob }](ctx context.Context, c *claims, space KeySpace, jobs []J, errs []error) (granted []J, done func()) {
-	keys := make([]string, len(jobs))
-	for i, j := range jobs {
-		keys[i] = j.job().file.Name
+// namesOf returns the names of files, which are their keys.
+func namesOf(files []metadata.NewFile) []string {
+	names := make([]string, len(files))
+	for i := range files {
+		names[i] = files[i].Name
 	}
-	refused, done := c.claim(ctx, space, keys)
-	for i, j := range jobs {
-		if errs[j.job().at] = refused[i]; refused[i] == nil {
-			granted = append(granted, j)
-		}
-	}
-	return granted, done
+	return names
 }
 
 // finish completes one key's job, with the result of writing its record.
-func (b *binder) finish(ctx context.Context, j *bindJob, err error) error {
-	s, ino, body := b.store, j.file.Ino, j.body
+func (b *binder) finish(ctx context.Context, j bindJob, ino Ino, err error) error {
 	if err == nil {
-		sourceOf(body).attend(body, s.endOf(ino, body, nil)) //nolint:contextcheck // the end of the memory is independent of this call
+		sourceOf(j.body).attend(ino, b.ended) //nolint:contextcheck // the end of the memory is independent of this call
 		return nil
 	}
-	s.table.dropBound(ino)
+	b.store.table.dropBound(ino)
 	return b.again(ctx, j, err)
 }
 
 // again replaces metadata.ErrExist by the outcome for a key that is in use: the same call may
 // have been made before.
-func (b *binder) again(ctx context.Context, j *bindJob, err error) error {
+func (b *binder) again(ctx context.Context, j bindJob, err error) error {
 	if !errors.Is(err, metadata.ErrExist) {
 		return err
 	}

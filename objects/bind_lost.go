@@ -59,7 +59,7 @@ func (bs *bindings) tellLost(ctx context.Context, ino Ino) {
 	defer bs.names.lock(in.Parent, in.Parent)()
 	now, err := bs.meta.Get(ctx, ino)
 	if err == nil && now.Key != "" && now.Key == in.Key {
-		bs.events.emit(EventLost, now.Key, now)
+		bs.events.emit(EventLost, now.Key, &now)
 	}
 	if parts, failed := bs.meta.PartKeys(ctx, ino); err == nil && failed == nil {
 		bs.events.eachTensorKey(EventLost, parts, now)
@@ -85,7 +85,7 @@ func (bs *bindings) watch(ino Ino, b opened) error {
 		bs.lose(context.Background(), ino, b.body)
 		return fmt.Errorf("bind object %d: %w", ino, err)
 	}
-	b.body.SetCancel(cancel)
+	b.body.SetCancel(content.CancelFunc(cancel))
 	return nil
 }
 

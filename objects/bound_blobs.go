@@ -18,12 +18,20 @@ type blobSource struct {
 	holder atomic.Pointer[Holder]
 	blobs  []Blob
 	tier   *content.Tier
-	// regions are the regions of the blobs, without duplicates.
-	regions []*Region
-	// blob and region are the memory of both lists if they have one element, which most have.
-	blob   [1]Blob
-	region [1]*Region
+	// users are those of the regions of the blobs, without duplicates. They stay where they are once
+	// they have joined.
+	users []regionUser
+	// blob and user are the memory of both lists if they have one element, which most have.
+	blob [1]Blob
+	user [1]regionUser
+	// body is the content, ino the inode that it is for, and ended is called when a region ends.
+	body  content.Bound
+	ino   Ino
+	ended endOfMemory
 }
+
+// endOfMemory handles the end of memory that an object is made of.
+type endOfMemory func(ctx context.Context, ino Ino, b *content.Bound)
 
 // maxBlobs bounds the total number of blobs that a holder has set and published: each
 // takes some 150 bytes of memory of this process.
@@ -69,8 +77,9 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 	}
 	made := &blobSource{tier: blobs[0].Region.tier}
 	made.holder.Store(h)
-	made.blobs, made.regions = append(made.blob[:0], blobs...), made.region[:0]
-	b := content.NewBound(bs.engine, devices.Name(made.tier.Name), bs.table.warn)
+	made.blobs, made.users = append(made.blob[:0], blobs...), made.user[:0]
+	b := &made.body
+	b.Init(bs.engine, devices.Name(made.tier.Name), bs.table.warner)
 	b.Source = made
 	for i := range blobs {
 		r := blobs[i].Region
@@ -81,7 +90,7 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 			return nil, nil, fmt.Errorf("the memory of blob %d no longer exists: %w", i, ErrLost)
 		}
 		if b.AddPart(r.body, blobs[i].Off, blobs[i].Len) {
-			made.regions = append(made.regions, r)
+			made.users = append(made.users, regionUser{region: r, of: made})
 		}
 	}
 	return b, made.tier, nil
@@ -105,26 +114,30 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 	return nil
 }
 
-// attend has fn called, in the background, when a region ends that b is made of: at
+// attend has fn called, in the background, when a region ends that the content is made of: at
 // once if one has ended already, and possibly more than once. Call it when the records
 // know the content.
-func (m *blobSource) attend(b *content.Bound, fn func(ctx context.Context)) {
+func (m *blobSource) attend(ino Ino, fn endOfMemory) {
+	m.ino, m.ended = ino, fn
 	m.holder.Load().blobs.Add(int64(len(m.blobs)))
-	for _, r := range m.regions {
-		r.join(b, fn)
+	for i := range m.users {
+		m.users[i].join()
 	}
-	b.SetCancel(func() { m.part(b) })
+	m.body.SetCancel(m)
 }
 
-// part undoes attend.
-func (m *blobSource) part(b *content.Bound) {
+// tell reports the end of a region.
+func (m *blobSource) tell(ctx context.Context) { m.ended(ctx, m.ino, &m.body) }
+
+// Cancel undoes attend.
+func (m *blobSource) Cancel() {
 	h := m.holder.Load()
 	if h == nil {
 		return
 	}
 	h.blobs.Add(-int64(len(m.blobs)))
-	for _, r := range m.regions {
-		r.part(b)
+	for i := range m.users {
+		m.users[i].part()
 	}
 }
 
@@ -132,12 +145,21 @@ func (m *blobSource) part(b *content.Bound) {
 // object is put there before its record is written, so that its content is found as
 // soon as the record is; dropBound removes it again.
 func (tb *table) adoptBound(ino Ino, t *content.Tier, b *content.Bound, f facts) *object {
-	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, body: b, facts: f}
+	made := &struct {
+		object object
+		entry  entry
+	}{object: object{table: tb, ino: ino, tier: t, body: b, facts: f}}
+	o := &made.object
 	o.foreign.Store(true)
 	sh := tb.shard(ino)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.getLocked(ino).obj = o
+	e := sh.entries[ino]
+	if e == nil {
+		e = &made.entry
+		sh.putLocked(ino, e)
+	}
+	e.obj = o
 	return o
 }
 

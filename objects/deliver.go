@@ -113,7 +113,7 @@ func (ps *publications) giveBack(ctx context.Context, o *object, of *offer, by *
 	unlock := ps.names.lock(metadata.PublishIno, metadata.PublishIno)
 	defer unlock()
 	if of.giveBack(by) && err == nil {
-		ps.events.emit(EventPublished, of.name, in)
+		ps.events.emit(EventPublished, of.name, &in)
 	}
 }
 

@@ -100,30 +100,32 @@ type Events struct {
 // emit passes an event to all listeners. It is called when the change is in the
 // records, under the lock that orders the changes of one key, so that the events of a
 // key have that order. It does not block.
-func (h *events) emit(kind EventKind, key string, in metadata.Inode) {
+func (h *events) emit(kind EventKind, key string, in *metadata.Inode) {
 	h.notifyAuthority(kind, key)
-	h.add(&Event{
-		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
-		mode: in.Mode, uid: in.UID, gid: in.GID,
-	})
-}
-
-// add appends an event to the shared queue.
-func (h *events) add(ev *Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seq++
 	if len(h.queues) == 0 || h.closed {
 		return
 	}
-	ev.Seq, ev.Time = h.seq, time.Now().UTC().Format(time.RFC3339Nano)
+	h.addLocked(Event{
+		Seq: h.seq, Time: time.Now().UTC().Format(time.RFC3339Nano),
+		Kind: kind, Key: key, Ino: in.Ino, Device: in.Device, Size: in.Size,
+		mode: in.Mode, uid: in.UID, gid: in.GID,
+	})
+}
+
+// addLocked appends an event to the shared queue.
+//
+// +checklocks:h.mu
+func (h *events) addLocked(ev Event) {
 	if len(h.recent) == queueLen {
 		if h.leastLocked() <= h.recent[0].Seq {
 			h.dropped++
 		}
 		h.recent = h.recent[1:]
 	}
-	h.recent, h.last = append(h.recent, *ev), h.seq
+	h.recent, h.last = append(h.recent, ev), h.seq
 	for e := range h.queues {
 		h.wakeLocked(e)
 	}

@@ -15,7 +15,7 @@ import (
 
 func hear(s *Store, n int) {
 	for i := range n {
-		s.events.emit(EventCreated, fmt.Sprint(i), metadata.Inode{Ino: Ino(i)})
+		s.events.emit(EventCreated, fmt.Sprint(i), &metadata.Inode{Ino: Ino(i)})
 	}
 }
 
@@ -180,7 +180,7 @@ func TestEventOf(t *testing.T) {
 	s := &Store{events: &events{claims: &claims{}}, bindings: &bindings{}}
 	e := s.Listen()
 	defer e.Close()
-	s.events.emit(EventPublished, "k", metadata.Inode{Ino: 17, UID: 5, GID: 6, Mode: 0o640, Size: 9, Device: "sim0"})
+	s.events.emit(EventPublished, "k", &metadata.Inode{Ino: 17, UID: 5, GID: 6, Mode: 0o640, Size: 9, Device: "sim0"})
 	ev, err := e.Next(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/devices/arena"
 	"github.com/hmcfs/hmcfs/devices/host"
 	"github.com/hmcfs/hmcfs/devices/memfd"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/memkv"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // TestOrphansSurvive kills stores whose only reference to some bytes is a handle.
@@ -126,6 +128,99 @@ func TestEmptyOrphansSurvive(t *testing.T) {
 		if got := k.read(k.rig.open(ino), 0, len(want)); !bytes.Equal(got, want) {
 			t.Errorf("object %d differs at %d", ino, kit.FirstDiff(got, want))
 		}
+	}
+}
+
+// TestDirectoriesSurvive kills stores that have directories open which are removed: by name, by a rename to theirs, and before they
+// were opened.
+func TestDirectoriesSurvive(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	sim := k.root("sim0")
+	removes := map[string]func() error{
+		"removed": func() error { return k.store.Rmdir(k.ctx(), sim, "removed") },
+		"replaced": func() error {
+			return k.store.Rename(k.ctx(), metadata.Rename{From: sim, Name: "other", To: sim, NewName: "replaced"})
+		},
+		"late":   func() error { return k.store.Rmdir(k.ctx(), sim, "late") },
+		"closed": func() error { return k.store.Rmdir(k.ctx(), sim, "closed") },
+		"full":   func() error { return nil },
+	}
+	inos := k.openDirs("other", "removed", "replaced", "late", "closed", "full")
+	for _, name := range []string{"late", "other"} {
+		k.store.UnpinDir(inos[name])
+	}
+	if _, err := k.store.Create(k.ctx(), inos["full"], "file", metadata.Node{Mode: metadata.TypeRegular | 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.store.Rmdir(k.ctx(), sim, "full"); !errors.Is(err, metadata.ErrNotEmpty) {
+		t.Error(err)
+	}
+	for name, remove := range removes {
+		if err := remove(); err != nil {
+			t.Fatal(name, err)
+		}
+	}
+	k.store.PinDir(k.ctx(), inos["late"])
+	k.store.UnpinDir(inos["closed"])
+	k.store.Forget(inos["closed"], 1)
+	mode, owner := metadata.Mode(0o700), uint32(8)
+	if _, err := k.store.SetAttr(k.ctx(), inos["removed"], objects.Change{Mode: &mode, UID: &owner}); err != nil {
+		t.Error(err)
+	}
+	want := []objects.Ino{inos["removed"], inos["replaced"], inos["late"]}
+	slices.Sort(want)
+	for range 2 {
+		k.kill()
+		if got := k.store.Orphans(); !slices.Equal(got, want) {
+			t.Fatalf("orphans %v, want %v", got, want)
+		}
+	}
+	for _, ino := range want[:2] {
+		k.store.PinDir(k.ctx(), ino)
+	}
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.wantDir(inos["removed"], owner, mode)
+	k.wantDir(inos["replaced"], 7, 0o751)
+	k.wantGone(inos["late"])
+	for _, ino := range want[:2] {
+		k.store.UnpinDir(ino)
+		k.wantGone(ino)
+	}
+	k.kill()
+	if got := k.store.Orphans(); len(got) != 0 {
+		t.Errorf("orphans %v", got)
+	}
+}
+
+// openDirs makes directories, to each of which there is a handle and a reference.
+func (k *keptRig) openDirs(names ...string) map[string]objects.Ino {
+	k.t.Helper()
+	inos := map[string]objects.Ino{}
+	for _, name := range names {
+		a, err := k.store.Create(k.ctx(), k.root("sim0"), name, metadata.Node{Mode: metadata.TypeDir | 0o751, UID: 7})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		k.store.PinDir(k.ctx(), a.Ino)
+		k.store.Reference(a.Ino, 1)
+		inos[name] = a.Ino
+	}
+	return inos
+}
+
+// wantDir checks a directory that was removed.
+func (k *keptRig) wantDir(ino objects.Ino, owner uint32, mode metadata.Mode) {
+	k.t.Helper()
+	if a, err := k.store.Attr(k.ctx(), ino); err != nil || a.Nlink != 0 || a.Mode != metadata.TypeDir|mode || a.UID != owner {
+		k.t.Errorf("directory %d: %+v, %v", ino, a, err)
+	}
+}
+
+// wantGone checks that an inode does not exist.
+func (k *keptRig) wantGone(ino objects.Ino) {
+	k.t.Helper()
+	if a, err := k.store.Attr(k.ctx(), ino); !errors.Is(err, metadata.ErrNotExist) {
+		k.t.Errorf("inode %d is still there: %+v, %v", ino, a, err)
 	}
 }
 
@@ -258,8 +353,8 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 				k.t.Fatal(err)
 			}
 		},
-		"other version": func(k *keptRig) {
-			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(1) })
+		"no magic": func(k *keptRig) {
+			k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Store(w.At(0).Load() ^ 1<<60) })
 		},
 		"later epoch": func(k *keptRig) {
 			k.damage(k.kept("/objects")[0], func(w memfd.Words) {
@@ -300,6 +395,83 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 			k.close(fresh)
 		})
 	}
+}
+
+// TestMemoryOfAnotherVersion opens a store over memory of another version of hmcfs, which it refuses. The
+// version that wrote it continues.
+func TestMemoryOfAnotherVersion(t *testing.T) {
+	k := newKeptRig(t, small(false))
+	f, want := k.create("sim0", "f"), kit.Bytes(1, 0, 3<<20)
+	k.write(f, 0, want)
+	add := func(n int64) {
+		k.damage(k.kept("/objects")[0], func(w memfd.Words) { w.At(0).Add(uint64(n)) })
+	}
+	k.killAnd(func() {
+		for by, found := range map[int64]string{1: "version 2", -1: "version 0"} {
+			add(by)
+			if err := k.startRefused(); err == nil || !strings.Contains(err.Error(), found) {
+				t.Errorf("the memory is of %s: %v", found, err)
+			}
+			add(-by)
+		}
+	})
+	if got := k.read(k.rig.open(f.Ino()), 0, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("the file differs at %d", kit.FirstDiff(got, want))
+	}
+	k.checkLeases()
+}
+
+// startRefused opens a store, and closes it if it has opened.
+func (k *keptRig) startRefused() error {
+	k.t.Helper()
+	meta, err := metadata.Open(k.ctx(), k.kv, metadata.Options{KeepNameless: true})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	engine, err := transport.New(k.moves)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	devs := k.newDevices()
+	store, refusal := objects.Open(k.ctx(), objects.Options{
+		Meta: meta, Engine: engine, Devices: devs, Keeper: k.keeper, Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
+	})
+	if refusal == nil {
+		err = store.Close(k.ctx(), objects.CloseOptions{Keep: true, Leave: true})
+	}
+	for _, d := range devs {
+		err = errors.Join(err, d.Close())
+	}
+	if err = errors.Join(err, engine.Close()); err != nil {
+		k.t.Error(err)
+	}
+	return refusal
+}
+
+// TestAbsentDevices starts stores without a device whose memory is kept: it stays if the records know the device, and is freed if not.
+func TestAbsentDevices(t *testing.T) {
+	k := newKeptRig(t, small(false), small(false))
+	both, want := k.params, kit.Bytes(1, 0, 3<<20)
+	f := k.create("sim1", "f")
+	k.write(f, 0, want)
+	k.close(f)
+	k.killAnd(func() { k.params = both[:1] })
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.killAnd(func() { k.params = both })
+	f = k.rig.open(f.Ino())
+	if got := k.read(f, 0, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("a file of a device that was absent differs at %d", kit.FirstDiff(got, want))
+	}
+	k.close(f)
+	k.killAnd(func() { k.params, k.kv = both[:1], memkv.New() })
+	k.store.ReleaseUnclaimed(k.ctx())
+	for _, name := range k.kept("mem/") {
+		if !strings.HasPrefix(name, "mem/sim0/") {
+			t.Errorf("still kept is %s", name)
+		}
+	}
+	k.store.ReleaseUnclaimed(k.ctx())
+	k.checkLeases()
 }
 
 // TestCrashEndsKeptMemory loses the memory of a device whose next epoch is kept.

@@ -67,9 +67,9 @@ func TestGarbage(t *testing.T) {
 }
 
 // spoil changes one of the words that are in use: those of labels are behind the memory of a
-// slab, those of objects at the beginning of the table.
+// slab, those of objects at the beginning of the table, after the version: that of another hmcfs is refused.
 func spoil(rng *rand.Rand, w memfd.Words) {
-	at := rng.IntN(16 * 6)
+	at := 1 + rng.IntN(16*6-1)
 	if slab := 1 << 17; w.Len() >= slab && w.Len() <= slab+1024 { // 1 MiB with its labels
 		at = slab + rng.IntN(200)
 	}

@@ -180,7 +180,11 @@ func (s *Store) adoptOrphans(ctx context.Context, st *startup) error {
 		if t, err := s.tiers.named(in.Device); err == nil && t.Files != nil && in.IsRegular() && in.Bound == metadata.Unbound {
 			from, ok = orphan{tier: t}, true
 		}
-		if ok {
+		switch {
+		case in.IsDir():
+			s.adoptDir(ctx, in)
+			ok = true
+		case ok:
 			ok = s.adoptOrphan(ctx, in, from)
 		}
 		if ok {
@@ -209,7 +213,7 @@ func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan)
 	}
 	var o *object // nil is loaded when it is pinned
 	if x != nil {
-		o = &object{table: tb, ino: in.Ino, lane: NewLane(1), tier: from.tier, body: x, facts: facts{
+		o = &object{table: tb, ino: in.Ino, tier: from.tier, body: x, facts: facts{
 			size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime, epoch: in.Epoch,
 		}}
 	}
@@ -224,6 +228,16 @@ func (s *Store) adoptOrphan(ctx context.Context, in metadata.Inode, from orphan)
 	return err == nil
 }
 
+// adoptDir is adoptOrphan for a directory.
+func (s *Store) adoptDir(ctx context.Context, in metadata.Inode) {
+	sh := s.table.shard(in.Ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.getLocked(in.Ino)
+	e.orphan, e.xattrs = &in, s.attrs.xattrsEnd(ctx, in.Ino)
+	e.opens++ // until ReleaseUnclaimed
+}
+
 // Orphans returns the inodes without names that were open when the process before died.
 // They can be opened and referenced until ReleaseUnclaimed.
 func (s *Store) Orphans() []Ino {
@@ -232,15 +246,24 @@ func (s *Store) Orphans() []Ino {
 	return slices.Clone(s.orphans)
 }
 
-// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use. Calling it again, also
-// after Close, does nothing.
+// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use, and frees memory that no device of
+// the records has. Calling it again, also after Close, does nothing.
 func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 	s.unclaimed.Lock()
 	defer s.unclaimed.Unlock()
 	for _, ino := range s.orphans {
 		if o := s.table.peek(ino); o != nil {
 			s.table.unpin(ctx, o, pinUse)
+		} else {
+			s.UnpinDir(ino)
 		}
 	}
 	s.orphans = nil
+	if s.keeper == nil {
+		return
+	}
+	if err := s.freeAbsent(ctx); err != nil {
+		s.log.Warn("could not free the memory of devices that are not mounted", zap.Error(err))
+	}
+	s.keeper = nil
 }

@@ -116,10 +116,10 @@ func (ks *keyed) bindKey(ctx context.Context, in carrier, key string) error {
 		return err
 	}
 	if in.Key != "" {
-		ks.events.emit(EventRemoved, in.Key, in.Inode)
+		ks.events.emit(EventRemoved, in.Key, &in.Inode)
 	}
 	in.Key = key
-	ks.keyCame(in.Inode)
+	ks.keyCame(&in.Inode)
 	return nil
 }
 
@@ -129,11 +129,11 @@ func (v *victim) tell(after metadata.Inode) {
 	after.Size = v.size
 	switch {
 	case after.Parent == metadata.PublishIno && after.IsRegular():
-		v.names.events.emit(v.endOffer(after.Ino), after.Name, after)
+		v.names.events.emit(v.endOffer(after.Ino), after.Name, &after)
 	case after.Key != "" && v.kind == "":
-		v.names.events.emit(EventRemoved, after.Key, after)
+		v.names.events.emit(EventRemoved, after.Key, &after)
 	case after.Key != "":
-		v.names.events.emit(v.kind, after.Key, after)
+		v.names.events.emit(v.kind, after.Key, &after)
 	}
 	v.names.events.eachTensorKey(cmp.Or(v.kind, EventRemoved), v.parts, after)
 }
@@ -153,7 +153,7 @@ func (ks *keyed) takeKey(ctx context.Context, in carrier) error {
 		err = ks.bindTensor(ctx, now, "")
 	default:
 		if err = ks.meta.BindKey(ctx, in.Ino, ""); err == nil {
-			ks.events.emit(EventRemoved, in.Key, now.Inode)
+			ks.events.emit(EventRemoved, in.Key, &now.Inode)
 		}
 	}
 	if err != nil {

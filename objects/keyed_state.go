@@ -29,7 +29,7 @@ type keyed struct {
 }
 
 // keyCame emits the event that a key now names an object.
-func (ks *keyed) keyCame(in metadata.Inode) {
+func (ks *keyed) keyCame(in *metadata.Inode) {
 	ks.events.emit(EventCreated, in.Key, in)
 }
 
@@ -41,7 +41,7 @@ func (ks *keyed) inodeCame(ctx context.Context, ino Ino) {
 		return
 	}
 	if in.Key != "" {
-		ks.keyCame(in)
+		ks.keyCame(&in)
 		ks.claims.have(ctx, SpaceKeys, in.Key)
 	}
 	if in.Parts == 0 {

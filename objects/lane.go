@@ -1,6 +1,9 @@
 package objects
 
-import "context"
+import (
+	"context"
+	"sync"
+)
 
 // Lane admits a number of users at a time. It is a queue rather than a lock: waiting for it
 // ends with the context. An object's lane admits one change of its content at a time; readers
@@ -30,3 +33,19 @@ func (l Lane) Enter(ctx context.Context) error {
 
 // Leave makes room for the next user.
 func (l Lane) Leave() { <-l }
+
+// soleLane is a Lane for one user at a time, which takes memory from the first use on. The zero value
+// is ready for use.
+type soleLane struct {
+	once sync.Once
+	lane Lane
+}
+
+// Enter is that of the Lane.
+func (l *soleLane) Enter(ctx context.Context) error {
+	l.once.Do(func() { l.lane = NewLane(1) })
+	return l.lane.Enter(ctx)
+}
+
+// Leave is that of the Lane.
+func (l *soleLane) Leave() { l.lane.Leave() }

@@ -18,7 +18,7 @@ type leftover struct {
 // reachable reports whether the inode of the entry is in use, or can still come into
 // use.
 func (e *entry) reachable() bool {
-	return e.orphan == nil || e.pins > 0 || e.lookups > 0 && !e.dropped
+	return e.orphan == nil || e.pins > 0 || e.opens > 0 || e.lookups > 0 && !e.dropped
 }
 
 // leave takes the content out of the entry of an orphan that is unreachable. The caller

@@ -247,16 +247,23 @@ func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) error {
 
 // RmdirAs is to Rmdir what UnlinkAs is to Unlink.
 func (s *Store) RmdirAs(ctx context.Context, who Caller, parent Ino, name string) error {
-	defer s.names.lock(parent, parent)()
+	unlock := s.names.lock(parent, parent)
+	v := &victim{names: s.names}
 	err := s.names.mayTake(ctx, who, parent, name)
-	var after metadata.Inode
 	if err == nil {
-		after, err = s.meta.Rmdir(ctx, parent, name)
+		if in, missing := s.meta.Lookup(ctx, parent, name); missing == nil && in.IsDir() {
+			v.hold(ctx, in.Ino)
+		}
+		var after metadata.Inode
+		if after, err = s.meta.Rmdir(ctx, parent, name); err == nil {
+			v.removed(after)
+		}
 	}
+	unlock()
+	v.release(ctx)
 	if err != nil {
 		return fmt.Errorf("remove directory %q: %w", name, err)
 	}
-	s.table.orphaned(after, nil, false)
 	return nil
 }
 
@@ -290,6 +297,9 @@ type victim struct {
 // names, and calls release without it, also after an error.
 func (v *victim) look(ctx context.Context, parent Ino, name string) error {
 	in, err := v.names.meta.Lookup(ctx, parent, name)
+	if err == nil && in.IsDir() {
+		v.hold(ctx, in.Ino)
+	}
 	if err == nil && !in.IsDir() && in.Nlink <= 1 {
 		err = v.find(ctx, in)
 		v.measure(in)
@@ -322,10 +332,7 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	if !in.IsRegular() {
 		return nil
 	}
-	if s.table.isOpen(in.Ino) {
-		s.meta.HoldXattrs(in.Ino)
-		v.xattrs = s.attrs.xattrsEnd(ctx, in.Ino)
-	}
+	v.hold(ctx, in.Ino)
 	if v.obj = s.table.pinLoaded(in.Ino); v.obj == nil {
 		if in.Epoch == 0 && s.tiers.inHostTier(in) {
 			return nil
@@ -347,6 +354,14 @@ func (v *victim) find(ctx context.Context, in metadata.Inode) (err error) {
 	// is being removed, or was seen by mayGo.
 	s.table.leaves(in.Ino, &nameless)
 	return v.obj.mayGo()
+}
+
+// hold keeps the attributes of an inode that is open beyond its last name. The caller has the lock of the names.
+func (v *victim) hold(ctx context.Context, ino Ino) {
+	if v.names.table.isOpen(ino) {
+		v.names.meta.HoldXattrs(ino)
+		v.xattrs = v.names.attrs.xattrsEnd(ctx, ino)
+	}
 }
 
 func (v *victim) removed(after metadata.Inode) {

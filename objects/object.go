@@ -25,7 +25,7 @@ import (
 type object struct {
 	table *table
 	ino   Ino
-	lane  Lane
+	lane  soleLane
 	// version is incremented at the start and at the end of each change of the content.
 	version atomic.Uint64
 	// cuts is incremented when a truncation begins, see look.
@@ -81,7 +81,7 @@ func (tb *table) load(ctx context.Context, ino Ino) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &object{table: tb, ino: ino, lane: NewLane(1), tier: t, facts: facts{
+	o := &object{table: tb, ino: ino, tier: t, facts: facts{
 		size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime,
 		epoch: in.Epoch, path: transport.Path(in.Path),
 	}}

@@ -36,6 +36,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.table.releaseShared(), s.tiers.close(true))
 	}
 	s.recovery = st.recovery
+	s.unclaimed.Lock()
+	s.keeper = o.Keeper
+	s.unclaimed.Unlock()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.startExpiry(background)
@@ -56,6 +59,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		meta: meta, engine: engine, log: log, atime: o.Atime, tiers: ts, notices: ns,
 		hole: make([]byte, 64<<10), shared: shared{files: map[owner.FileID]int{}},
 	}
+	tb.warner = tb.warn
 	as := &attributes{meta: meta, log: log, tiers: ts, table: tb, notices: ns}
 	ac := &access{meta: meta, tiers: ts}
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}

@@ -32,14 +32,23 @@ func (as *attributes) setXattr(ctx context.Context, ino Ino, name string, value 
 	if !errors.Is(err, metadata.ErrNotExist) {
 		return err
 	}
-	orphan, ok := as.table.holdOrphan(ino, as.xattrsEnd(ctx, ino))
-	if !ok {
-		return err
-	}
-	if err = as.meta.HoldNameless(ctx, orphan); err != nil {
+	held, failed := as.holdNameless(ctx, ino)
+	switch {
+	case failed != nil:
+		return failed
+	case !held:
 		return err
 	}
 	return as.meta.SetXattr(ctx, ino, name, value, flags)
+}
+
+// holdNameless has the records hold the attributes of a reachable orphan; held is false if it is none.
+func (as *attributes) holdNameless(ctx context.Context, ino Ino) (held bool, err error) {
+	orphan, held := as.table.holdOrphan(ino, as.xattrsEnd(ctx, ino))
+	if held {
+		err = as.meta.HoldNameless(ctx, orphan)
+	}
+	return held, err
 }
 
 func (as *attributes) listXattr(ctx context.Context, ino Ino) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/objects/content"
 )
 
 // publishChunk is the number of keys that are published at a time under the lock of the
@@ -68,7 +69,9 @@ func (h *Holder) mayPublish(ctx context.Context) error {
 
 // offering is an object that is about to be published.
 type offering struct {
-	bindJob
+	at    int // index in the set
+	body  *content.Bound
+	file  metadata.NewFile
 	offer *offer
 }
 
@@ -84,7 +87,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 		made = append(made, n)
 	}
 	s := h.store
-	made, claimed := claimJobs(ctx, s.claims, SpacePublish, made, errs)
+	made, claimed := claimOfferings(ctx, s.claims, made, errs)
 	defer claimed()
 	inos, err := s.meta.NewInos(ctx, len(made))
 	now := s.meta.Now()
@@ -101,7 +104,7 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			sourceOf(n.body).attend(n.body, s.endOf(n.file.Ino, n.body, n.offer)) //nolint:contextcheck // the end of the memory is independent of this call
+			sourceOf(n.body).attend(n.file.Ino, s.endOf(n.offer)) //nolint:contextcheck // the end of the memory is independent of this call
 		}
 	}
 	for i, err := range errs {
@@ -109,6 +112,22 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 			errs[i] = fmt.Errorf("publish %q: %w", set[i].Key, err)
 		}
 	}
+}
+
+// claimOfferings requests the keys of offerings, records the results in errs, and returns those whose
+// keys were granted.
+func claimOfferings(ctx context.Context, c *claims, all []*offering, errs []error) (granted []*offering, done func()) {
+	keys := make([]string, len(all))
+	for i, n := range all {
+		keys[i] = n.file.Name
+	}
+	refused, done := c.claim(ctx, SpacePublish, keys)
+	for i, n := range all {
+		if errs[n.at] = refused[i]; refused[i] == nil {
+			granted = append(granted, n)
+		}
+	}
+	return granted, done
 }
 
 // prepareOffering makes the content of a key, and the description of its record.
@@ -120,13 +139,10 @@ func (h *Holder) prepareOffering(ctx context.Context, k *Keyed) (*offering, erro
 	if err != nil {
 		return nil, err
 	}
-	file, err := h.describe(ctx, k, body)
-	file.Device = t.Name
-	n := &offering{
-		bindJob: bindJob{body: body, file: file},
-		offer:   newOffer(k.Key, false, devices.NewSignal()),
-	}
+	n := &offering{body: body, offer: newOffer(k.Key, false, devices.NewSignal())}
 	n.offer.receipt = h.receipt(ctx, k.Key)
+	err = h.describe(ctx, k, body, &n.file)
+	n.file.Device = t.Name
 	return n, err
 }
 

@@ -105,10 +105,10 @@ func (ps *publications) publishName(ctx context.Context, r renaming, o *object) 
 		ps.table.warn("could not determine the size of a publication", err)
 	}
 	if now.Key != "" {
-		ps.events.emit(EventRemoved, now.Key, in)
+		ps.events.emit(EventRemoved, now.Key, &in)
 	}
 	ps.events.eachTensorKey(EventRemoved, parts, in)
-	ps.events.emit(EventPublished, r.NewName, in)
+	ps.events.emit(EventPublished, r.NewName, &in)
 	return nil
 }
 

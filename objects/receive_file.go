@@ -112,6 +112,6 @@ func (r *receipt) commit(run func() (metadata.RenameResult, error)) (metadata.Re
 	if err := o.overlay(&in); err != nil {
 		r.publications.table.warn("could not determine the size of a received file", err)
 	}
-	r.publications.events.emit(EventConsumed, r.offer.name, in)
+	r.publications.events.emit(EventConsumed, r.offer.name, &in)
 	return result, nil
 }

@@ -30,16 +30,22 @@ type Region struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	ended bool
-	// users maps the contents made of the region to the functions to call when it ends.
+	// users is the first of the contents made of the region.
 	// +checklocks:mu
-	users map[*content.Bound]func(ctx context.Context)
+	users *regionUser
+}
+
+// regionUser is a content made of a region, in the list of all of them. The region's mu guards next,
+// prev and joined.
+type regionUser struct {
+	region     *Region
+	of         *blobSource
+	next, prev *regionUser
+	joined     bool
 }
 
 func (h *Holder) newRegion(t *content.Tier, size uint64) *Region {
-	return &Region{
-		holder: h, tier: t, size: size, notified: make(chan struct{}), left: make(chan struct{}),
-		users: map[*content.Bound]func(context.Context){},
-	}
+	return &Region{holder: h, tier: t, size: size, notified: make(chan struct{}), left: make(chan struct{})}
 }
 
 // SetNumber gives a region a number that no other one of the holder has, before anything is made of it.
@@ -76,7 +82,7 @@ func (h *Holder) Register(ctx context.Context, device devices.Name, r BindReques
 		reg.end(ctx)
 		return nil, fmt.Errorf("register memory of %s: %w", device, err)
 	}
-	o.body.SetCancel(cancel)
+	o.body.SetCancel(content.CancelFunc(cancel))
 	return reg, nil
 }
 
@@ -133,7 +139,11 @@ func (r *Region) end(ctx context.Context) {
 		r.body.End()
 	}
 	r.mu.Lock()
-	was, users := r.ended, r.users
+	was := r.ended
+	var users []*blobSource
+	for u := r.users; u != nil; u = u.next {
+		users = append(users, u.of)
+	}
 	r.ended, r.users = true, nil
 	r.mu.Unlock()
 	if was {
@@ -151,8 +161,8 @@ func (r *Region) end(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	r.holder.store.work.Go(func() {
 		defer close(r.notified)
-		for _, tell := range users {
-			tell(ctx)
+		for _, u := range users {
+			u.tell(ctx)
 		}
 	})
 }
@@ -169,24 +179,40 @@ func (r *Region) settled(ctx context.Context) error {
 	return nil
 }
 
-// join has tell called when the region ends, or now if it has ended.
-func (r *Region) join(b *content.Bound, tell func(ctx context.Context)) {
+// join has the content told when the region ends, or now if it has ended.
+func (u *regionUser) join() {
+	r := u.region
 	r.mu.Lock()
 	ended := r.ended
 	if !ended {
-		r.users[b] = tell
+		if u.next = r.users; u.next != nil {
+			u.next.prev = u
+		}
+		r.users, u.joined = u, true
 	}
 	r.mu.Unlock()
 	if ended {
-		r.holder.store.work.Go(func() { tell(context.Background()) })
+		r.holder.store.work.Go(func() { u.of.tell(context.Background()) })
 	}
 }
 
 // part undoes join.
-func (r *Region) part(b *content.Bound) {
+func (u *regionUser) part() {
+	r := u.region
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.users, b)
+	if !u.joined || r.ended {
+		return
+	}
+	if u.next != nil {
+		u.next.prev = u.prev
+	}
+	if u.prev != nil {
+		u.prev.next = u.next
+	} else {
+		r.users = u.next
+	}
+	u.next, u.prev, u.joined = nil, nil, false
 }
 
 // has checks that a range is inside the region, and that the region has not ended.

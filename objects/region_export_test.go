@@ -24,7 +24,11 @@ func (f *File) Leaves(now bool) {
 func (r *Region) Users() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.users)
+	n := 0
+	for u := r.users; u != nil; u = u.next {
+		n++
+	}
+	return n
 }
 
 // Find checks what find says of a range.
@@ -55,7 +59,7 @@ func (r *Region) Write(ctx context.Context, off uint64, p []byte) error {
 // Attend makes content of blobs. The returned function calls attend.
 func (h *Holder) Attend(blobs []Blob, fn func()) (begin func(), err error) {
 	b, _, err := h.store.bindings.blobContent(h, blobs)
-	return func() { sourceOf(b).attend(b, func(context.Context) { fn() }) }, err
+	return func() { sourceOf(b).attend(0, func(context.Context, Ino, *content.Bound) { fn() }) }, err
 }
 
 // Loaded counts the objects in memory.

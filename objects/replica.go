@@ -56,7 +56,7 @@ func (h *Holder) replicate(ctx context.Context, o *object, before uint64, blobs 
 		return fmt.Errorf("make a replica of object %d: %w", o.ino, err)
 	}
 	if added {
-		sourceOf(r).attend(r, func(ctx context.Context) { h.store.bindings.memoryEnded(ctx, o.ino, r) }) //nolint:contextcheck // the end of the memory is independent of this call
+		sourceOf(r).attend(o.ino, h.store.bindings.memoryEnded) //nolint:contextcheck // the end of the memory is independent of this call
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 		o.tier, o.body = to, next
 		o.mu.Unlock()
 		// Readers that have found the old content continue with it, and with its replicas.
-		sourceOf(b).part(b)
+		sourceOf(b).Cancel()
 		bs.log.Info("a replica has replaced the memory of an object", zap.Uint64("ino", uint64(o.ino)), zap.String("device", string(to.Name)))
 		return nil
 	}

@@ -164,6 +164,9 @@ func (sc *Scatter) fits(want []uint64) error {
 // scatterPart copies a stretch of the object into its region. It is copyAll without functions: most calls copy
 // few bytes of many objects, and a piece that is passed to a function is copied, too.
 func (o *object) scatterPart(ctx context.Context, part stretch) error {
+	if copied, err := o.scatterBound(ctx, part); copied || err != nil {
+		return err
+	}
 	for done := uint64(0); done < part.n; {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -192,6 +195,19 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 		seen.Release()
 	}
 	return nil
+}
+
+// scatterBound is scatterPart for memory of other processes on both sides, which needs no look: its length
+// never changes. copied is false if it has done nothing.
+func (o *object) scatterBound(ctx context.Context, part stretch) (copied bool, err error) {
+	if err = ctx.Err(); err != nil || part.region.body == nil {
+		return false, err
+	}
+	end, body, err := o.extent()
+	if b, ours := body.(*content.Bound); err == nil && ours && part.off <= end && part.n <= end-part.off {
+		return b.CopyTo(part.off, part.n, part.region.body, part.at)
+	}
+	return false, nil
 }
 
 // zero writes n zeros at off, from the zeros in hole.

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/transport"
@@ -28,6 +29,7 @@ type Store struct {
 	changes *changes
 	turns   turns
 	keyed   *keyed
+	binders sync.Pool // of *binder that have ended
 	// bindings uses memory of others, and exports makes memory available to others.
 	bindings     *bindings
 	exports      *exports
@@ -47,6 +49,9 @@ type Store struct {
 	// orphans are pinned from Open to ReleaseUnclaimed. unclaimed is held while they are released.
 	unclaimed sync.Mutex
 	orphans   []Ino
+	// keeper is nil once nothing is to be released any more.
+	// +checklocks:unclaimed
+	keeper devices.DescriptorStore
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
 }

@@ -32,7 +32,9 @@ type table struct {
 	notices *notices
 	hole    []byte // zeros, to read from a hole; never written
 	shared  shared
-	shards  [tableShards]tableShard
+	// warner is warn, made once.
+	warner func(msg string, err error)
+	shards [tableShards]tableShard
 }
 
 type tableShard struct {
@@ -46,7 +48,8 @@ type entry struct {
 	// lookups counts the kernel's references, and parts the references to views of the
 	// inode elsewhere.
 	lookups, parts uint64
-	// pins counts the handles and operations that use obj, opens the handles among them.
+	// pins counts the handles and operations that use obj, opens the handles among them. Those of a directory, which has
+	// no obj, are in opens alone.
 	pins, opens int
 	obj         *object
 	// loading is closed when the goroutine that loads obj is done.
@@ -69,7 +72,7 @@ type entry struct {
 }
 
 func (e *entry) idle() bool {
-	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.obj == nil && e.loading == nil && e.moving == nil
+	return e.lookups == 0 && e.parts == 0 && e.pins == 0 && e.opens == 0 && e.obj == nil && e.loading == nil && e.moving == nil
 }
 
 func (tb *table) shard(ino Ino) *tableShard {
@@ -80,13 +83,18 @@ func (tb *table) shard(ino Ino) *tableShard {
 func (s *tableShard) getLocked(ino Ino) *entry {
 	e := s.entries[ino]
 	if e == nil {
-		if s.entries == nil {
-			s.entries = map[Ino]*entry{}
-		}
 		e = &entry{}
-		s.entries[ino] = e
+		s.putLocked(ino, e)
 	}
 	return e
+}
+
+// +checklocks:s.mu
+func (s *tableShard) putLocked(ino Ino, e *entry) {
+	if s.entries == nil {
+		s.entries = map[Ino]*entry{}
+	}
+	s.entries[ino] = e
 }
 
 // +checklocks:s.mu

@@ -203,11 +203,11 @@ func (ks *keyed) replaceTensorKey(ctx context.Context, in carrier, key string) e
 		return err
 	}
 	if old != "" {
-		ks.events.emit(EventRemoved, old, in.Inode)
+		ks.events.emit(EventRemoved, old, &in.Inode)
 	}
 	if key != "" {
 		in.Key = key
-		ks.keyCame(in.Inode)
+		ks.keyCame(&in.Inode)
 	}
 	return nil
 }
@@ -216,6 +216,6 @@ func (ks *keyed) replaceTensorKey(ctx context.Context, in carrier, key string) e
 func (h *events) eachTensorKey(kind EventKind, parts []metadata.PartKey, in metadata.Inode) {
 	in.Size = 0 // that of the tensor is not known
 	for _, p := range parts {
-		h.emit(kind, p.Key, in)
+		h.emit(kind, p.Key, &in)
 	}
 }

@@ -67,6 +67,7 @@ func TestHeldEnds(t *testing.T) {
 		"both":                                     (*held).bothDie,
 		"a daemon that can't come back":            (*held).daemonCannotReturn,
 		"daemons that fail once they serve":        (*held).daemonsFailLate,
+		"daemons that are killed while they start": (*held).killedWhileStarting,
 		"a second mount meanwhile":                 (*held).secondMount,
 		"unmounted by force while no daemon lives": (*held).forcedUnmount,
 		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
@@ -250,6 +251,25 @@ func (h *held) daemonsFailLate() {
 	h.check(false)
 }
 
+// killedWhileStarting kills each second daemon at another moment of its start, from the lock of its directory on: before it has the holder's
+// descriptors, while it recovers device memory and opens files again, when the kernel repeats its requests, and after that.
+func (h *held) killedWhileStarting() {
+	h.t.Helper()
+	h.use(map[string]func(*heldUser) error{
+		"host/write": (*heldUser).write, "host/namelessdir": (*heldUser).namelessDir,
+		"sim0/append": (*heldUser).append, "sim0/nameless": (*heldUser).nameless,
+	}, func() {
+		rounds := kit.Rounds(3, 8, 60)
+		for i := range rounds {
+			last := h.kill()
+			kit.Eventually(h.t, time.Minute, func() bool { return h.m.Living() != 0 && h.m.Living() != last })
+			<-time.After(150 * time.Millisecond * time.Duration(i) / time.Duration(rounds)) // about as long as a start takes
+			h.kill()
+		}
+	})
+	h.check(false)
+}
+
 // mountFails mounts, which fails for a reason.
 func (h *held) mountFails(why string, with ...string) {
 	h.t.Helper()
@@ -306,99 +326,4 @@ func (h *held) unmountMeanwhile() {
 		h.t.Errorf("unmount: %v\n%s", err, out)
 	}
 	h.ends(holder)
-}
-
-// TestUpgrade replaces the daemon under programs that use the mount.
-func TestUpgrade(t *testing.T) {
-	h := heldMount(t)
-	program, err := exec.LookPath("hmcfs")
-	must(t, err)
-	dir := mnt.TempDir(t)
-	newer, broken := filepath.Join(dir, "newer", "hmcfs"), filepath.Join(dir, "broken")
-	must(t, os.Mkdir(filepath.Dir(newer), 0o755))
-	data, err := os.ReadFile(program)
-	must(t, errors.Join(err, os.WriteFile(newer, data, 0o755))) //nolint:gosec // a program
-	// It shows a version, and then fails to serve.
-	must(t, os.WriteFile(broken, []byte("#!/bin/sh\n[ \"$1\" = version ] && echo '{\"version\":\"9\"}' && exit\nexit 3\n"), 0o755)) //nolint:gosec // a program
-	h.use(map[string]func(*heldUser) error{
-		"host/names": (*heldUser).names, "host/map": (*heldUser).mapped, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
-	}, func() {
-		before := h.m.Status().PID
-		for _, step := range []struct {
-			to, refusal string
-		}{
-			{newer, ""},
-			{broken, "did not come to serve"},
-			{newer, ""},
-			{newer, "did not come to serve"}, // replaced by one that fails
-			{"/bin/true", "is not hmcfs"},
-			{filepath.Join(dir, "nothing"), "find the program"},
-		} {
-			if step.to == newer && step.refusal != "" {
-				must(t, os.Rename(broken, newer))
-			}
-			out, err := h.m.Run("upgrade", "--program", step.to, h.m.Dir)
-			if step.refusal == "" && err != nil || step.refusal != "" && (err == nil || !strings.Contains(err.Error(), step.refusal)) {
-				t.Errorf("upgrade to %s: %v\n%s", step.to, err, out)
-			}
-			now := h.m.Status()
-			if step.to == newer && now.Program != newer || now.Program == broken || now.Version == "9" {
-				t.Errorf("after an upgrade to %s, %s serves", step.to, now.Program)
-			}
-			if step.to == newer && now.PID == before {
-				t.Errorf("the process has stayed")
-			}
-			before = now.PID
-		}
-	})
-	h.checkEnd()
-}
-
-// TestUpgradeByServiceManager has the test start the daemon again, as a service manager does.
-func TestUpgradeByServiceManager(t *testing.T) {
-	socket := filepath.Join(mnt.TempDir(t), "notify")
-	told, err := net.ListenPacket("unixgram", socket)
-	must(t, err)
-	defer func() { must(t, told.Close()) }()
-	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}, Env: []string{"NOTIFY_SOCKET=" + socket},
-	})}
-	h.m.Start()
-	t.Cleanup(h.clear)
-	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
-	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
-	before := h.m.Status()
-	out, err := h.m.Run("upgrade", "--program", "/bin/true", h.m.Dir)
-	if err == nil {
-		t.Errorf("upgraded to /bin/true: %s", out)
-	}
-	other := filepath.Join(mnt.TempDir(t), "hmcfs")
-	must(t, exec.Command("cp", before.Program, other).Run())
-	out, err = h.m.Run("upgrade", "--program", other, h.m.Dir)
-	if err == nil || !strings.Contains(err.Error(), "a service manager starts this daemon, from "+before.Program) || h.m.Status().PID != before.PID {
-		t.Errorf("upgrade to a program of another path: %v\n%s", err, out)
-	}
-	program := filepath.Join(mnt.TempDir(t), "hmcfs")
-	must(t, os.Symlink(before.Program, program))
-	upgraded := make(chan error, 1)
-	go func() {
-		_, err := h.m.Run("upgrade", "--program", program, h.m.Dir)
-		upgraded <- err
-	}()
-	kit.Eventually(t, time.Minute, func() bool { return unix.Kill(before.PID, 0) != nil })
-	h.m.Start()
-	must(t, <-upgraded)
-	h.check(false)
-	h.checkEnd()
-}
-
-// TestUpgradeWithoutHolder is refused, and changes nothing.
-func TestUpgradeWithoutHolder(t *testing.T) {
-	m := mnt.Mount(t, mnt.Options{Extra: []string{"--no-hold"}})
-	program, err := exec.LookPath("hmcfs")
-	must(t, err)
-	out, err := m.Run("upgrade", "--program", program, m.Dir)
-	if err == nil || !strings.Contains(err.Error(), "has no holder") || m.Status().PID != m.PID() {
-		t.Errorf("%v: %s", err, out)
-	}
 }

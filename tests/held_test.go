@@ -41,6 +41,7 @@ func TestHeld(t *testing.T) {
 				"host/names": (*heldUser).names, "host/write": (*heldUser).write, "host/append": (*heldUser).append,
 				"host/list": (*heldUser).list, "host/nameless": (*heldUser).nameless, "host/map": (*heldUser).mapped,
 				"sim0/names": (*heldUser).names, "sim0/write": (*heldUser).write, "sim0/append": (*heldUser).append,
+				"host/namelessdir": (*heldUser).namelessDir, "sim0/namelessdir": (*heldUser).namelessDir,
 				"sim0/nameless": (*heldUser).nameless, "sim0/exchange": (*heldUser).exchange, "sim0/move": (*heldUser).move,
 				"sim0/tensor": (*heldUser).tensor, "host/tensor": (*heldUser).tensor,
 				"sim1/write": (*heldUser).write, "sim1/map": (*heldUser).mapped, "sim1/names": (*heldUser).names,
@@ -354,6 +355,44 @@ func (w *heldUser) nameless() error {
 			return err
 		}
 		<-time.After(10 * time.Millisecond) // the file shall be open when the daemon is killed
+	}
+	return nil
+}
+
+// namelessDir uses a directory that has no name any more.
+func (w *heldUser) namelessDir() error {
+	name := filepath.Join(w.dir, "dir")
+	if err := os.Mkdir(name, 0o750); err != nil {
+		return err
+	}
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // it is gone then
+	if err = unix.Rmdir(name); err != nil {
+		return err
+	}
+	for i := range 20 {
+		mode := uint32(0o700 + i)
+		var st unix.Stat_t
+		if err = errors.Join(unix.Fchmod(int(d.Fd()), mode), unix.Fstat(int(d.Fd()), &st)); err != nil {
+			return err
+		}
+		if st.Mode != unix.S_IFDIR|mode || st.Nlink != 0 {
+			return fmt.Errorf("a directory without a name has mode %#o and %d links", st.Mode, st.Nlink)
+		}
+		again, err := unix.Openat(int(d.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err == nil {
+			err = unix.Close(again)
+		}
+		if err != nil {
+			return err
+		}
+		if names, err := d.Readdirnames(-1); err != nil && !errors.Is(err, unix.ENOENT) || len(names) != 0 { // as the kernel says of all file systems
+			return fmt.Errorf("a directory without a name has %v, %w", names, err)
+		}
+		<-time.After(10 * time.Millisecond) // the directory shall be open when the daemon is killed
 	}
 	return nil
 }

@@ -78,8 +78,19 @@ func (a *Arena) labelled(l Lease) (at spot, ok bool) {
 	return at, err == nil && at.slab.labels != nil && at.slab.mem == l.Span.Mem
 }
 
+// AllKept begins the names of everything that is kept of the memory of devices.
+const AllKept = "mem/"
+
 // KeptPrefix begins the names of everything that is kept of a device's memory.
-func KeptPrefix(device devices.Name) string { return "mem/" + string(device) + "/" }
+func KeptPrefix(device devices.Name) string { return AllKept + string(device) + "/" }
+
+// KeptOf returns the device of which something is kept under a name, and the size of its memory; 0 for what is no memory.
+func KeptOf(name string) (device devices.Name, size devices.Size) {
+	first, _, _ := strings.Cut(strings.TrimPrefix(name, AllKept), "/")
+	device = devices.Name(first)
+	s, _ := readSlabName(device, name)
+	return device, s.size
+}
 
 // slabName returns the name under which the file of a slab is kept.
 func (a *Arena) slabName(epoch devices.Epoch, id SlabID, size devices.Size) string {

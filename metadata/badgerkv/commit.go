@@ -64,7 +64,7 @@ func (kv *KV) try(ctx context.Context, fn func(metadata.KVTxn) error, soon bool)
 func (kv *KV) startUpdate() *txn {
 	t, _ := kv.txns.Get().(*txn)
 	if t == nil {
-		t = &txn{own: map[uint64]int{}, update: true}
+		t = &txn{update: true}
 	}
 	t.snapshot = kv.snapshot()
 	return t
@@ -76,7 +76,7 @@ func (kv *KV) endUpdate(t *txn) {
 	if len(t.writes) > keptWrites || cap(t.reads) > keptWrites {
 		return
 	}
-	clear(t.own)
+	t.own.clear()
 	clear(t.writes)
 	*t = txn{own: t.own, reads: t.reads[:0], commit: commit{writes: t.writes[:0]}, update: true}
 	kv.txns.Put(t)

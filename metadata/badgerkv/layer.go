@@ -31,7 +31,7 @@ type commit struct {
 // KV.mu guards all fields; those of a frozen layer no longer change, except sorted.
 type layer struct {
 	// heads has the latest change by the hash of its key.
-	heads map[uint64]*change
+	heads hashes[*change]
 	// sorted has the latest change of each key, in order; nil until a scan needs it.
 	sorted  *btree.Map[string, *change]
 	commits []commit
@@ -45,17 +45,17 @@ type layer struct {
 func newLayer(before *layer) *layer {
 	room := 0
 	if before != nil {
-		room = len(before.heads)
+		room = before.heads.used
 	}
-	return &layer{heads: make(map[uint64]*change, room)}
+	return &layer{heads: newHashes[*change](room)}
 }
 
 // add adds a commit. The caller has checked that it has no conflict.
 func (l *layer) add(version uint64, c commit) {
 	for i := range c.writes {
 		w := &c.writes[i]
-		w.version, w.older = version, l.heads[w.hash]
-		l.heads[w.hash] = w
+		head := l.heads.at(w.hash)
+		w.version, w.older, *head = version, *head, w
 		if l.sorted != nil {
 			l.sorted.Set(string(w.key), w)
 		}
@@ -73,7 +73,7 @@ func (l *layer) conflicts(version uint64, keys []uint64) bool {
 			continue
 		}
 		for _, key := range keys {
-			if c := l.heads[key]; c != nil && c.version > version {
+			if c := l.heads.get(key); c != nil && c.version > version {
 				return true
 			}
 		}
@@ -84,7 +84,7 @@ func (l *layer) conflicts(version uint64, keys []uint64) bool {
 // at returns the change of a key, given with its hash, as of a version; nil if there is none in
 // the layer.
 func (l *layer) at(key []byte, hash, version uint64) *change {
-	return l.heads[hash].asOf(key, version)
+	return l.heads.get(hash).asOf(key, version)
 }
 
 // asOf returns the latest change of a key that a version includes, c or an older one; nil if
@@ -99,12 +99,12 @@ func (c *change) asOf(key []byte, version uint64) *change {
 // replaced reports whether a later change of the layer, of a version up to the given one, makes
 // writing a change unnecessary.
 func (l *layer) replaced(c *change, version uint64) bool {
-	head := l.heads[c.hash]
+	head := l.heads.get(c.hash)
 	return head != c && head.version <= version && bytes.Equal(head.key, c.key)
 }
 
 // removes reports whether a change is the last one that the layer has by its hash, and removes its key.
-func (l *layer) removes(c *change) bool { return c.deleted && l.heads[c.hash] == c }
+func (l *layer) removes(c *change) bool { return c.deleted && l.heads.get(c.hash) == c }
 
 // sort makes a layer ready for under.
 func (l *layer) sort() {

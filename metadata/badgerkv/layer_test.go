@@ -36,7 +36,8 @@ func TestEqualHashes(t *testing.T) {
 	if l.conflicts(2, []uint64{hash}) || !l.conflicts(1, []uint64{1, hash}) || l.conflicts(1, []uint64{1}) {
 		t.Error("wrong conflicts")
 	}
-	tx := txn{own: map[uint64]int{hash: 1}, commit: commit{writes: []change{set("a", "own"), set("b", "own")}}}
+	tx := txn{commit: commit{writes: []change{set("a", "own"), set("b", "own")}}}
+	*tx.own.at(hash) = 2
 	if w := tx.wrote([]byte("a"), hash); w == nil || string(w.key) != "a" {
 		t.Errorf("the own change of a is %v", w)
 	}

@@ -17,7 +17,7 @@ type txn struct {
 	update bool
 	reads  []uint64 // hashes of the keys that an update has read
 	commit
-	own map[uint64]int // the last write by the hash of its key, as an index of writes
+	own hashes[int] // the last write by the hash of its key, as an index of writes, and one
 }
 
 // markKey is set by commits that only delete. Scans skip it.
@@ -60,11 +60,7 @@ func (kv *KV) hash(key []byte) uint64 { return maphash.Bytes(kv.seed, key) }
 
 // wrote returns the transaction's own last change of a key, given with its hash; nil for none.
 func (t *txn) wrote(key []byte, hash uint64) *change {
-	at, ok := t.own[hash]
-	if !ok {
-		return nil
-	}
-	for ; at >= 0; at-- { // the first one is of this key, unless two keys have the same hash
+	for at := t.own.get(hash) - 1; at >= 0; at-- { // the first one is of this key, unless two keys have the same hash
 		if w := &t.writes[at]; w.hash == hash && bytes.Equal(w.key, key) {
 			return w
 		}
@@ -117,8 +113,8 @@ func (t *txn) write(w change) error {
 		return metadata.ErrTooLarge
 	}
 	w.hash = t.kv.hash(w.key)
-	t.own[w.hash] = len(t.writes)
 	t.writes = append(t.writes, w)
+	*t.own.at(w.hash) = len(t.writes)
 	return nil
 }
 

@@ -28,6 +28,14 @@ type Version struct {
 	Arch    string `json:"arch"`
 	// MountPoint is that of the daemon that answers.
 	MountPoint string `json:"mount_point,omitempty"`
+	// Formats are those of what a daemon leaves to the one that follows it, by name.
+	Formats map[string]Format `json:"formats,omitempty"`
+}
+
+// Format is a format of which a program writes the newest version, and reads all from the oldest to that.
+type Format struct {
+	Oldest uint64 `json:"oldest"`
+	Newest uint64 `json:"newest"`
 }
 
 // Status describes a mount and its state.
@@ -237,6 +245,8 @@ type UpgradeRequest struct {
 // UpgradeAnswer is sent before the daemon ends.
 type UpgradeAnswer struct {
 	PID int `json:"pid"`
+	// Version is that of the program that follows.
+	Version string `json:"version"`
 }
 
 // UmountRequest makes the daemon exit.

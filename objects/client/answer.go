@@ -389,10 +389,11 @@ func (a *answer) unwatch() {
 	}
 }
 
-// each passes the lines of keys to line, up to the report that the call continues in the
+// each passes the lines of keys to line, and the indices of those that say nothing else to plain unless
+// that is nil, up to the report that the call continues in the
 // background, or to the end. begun is true if there was such a report; err is its error, or that
 // of the connection, or io.EOF.
-func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
+func (a *answer) each(plain func(n int), line func(adminapi.Line)) (begun bool, err error) {
 	for {
 		p := a.first
 		if a.first = (part{}); p.kind == 0 {
@@ -402,7 +403,7 @@ func (a *answer) each(line func(adminapi.Line)) (begun bool, err error) {
 		}
 		switch p.kind {
 		case frames.KindLines, frames.KindLast:
-			err = frames.ParseLines(p.body, len(a.keys), func(l adminapi.Line) error {
+			err = frames.ParseLines(p.body, len(a.keys), plain, func(l adminapi.Line) error {
 				line(l)
 				return nil
 			})

@@ -66,7 +66,13 @@ func (a *answer) outcomes(told []bool, each func(i int, r hetero.Result)) {
 
 // some is outcomes for the results up to a line without a key, or to the end; see each.
 func (a *answer) some(told []bool, each func(i int, r hetero.Result)) (begun bool, err error) {
-	return a.each(func(l adminapi.Line) {
+	plain := func(n int) {
+		if !told[n] {
+			told[n] = true
+			each(n, hetero.Result{Key: a.keys[n]})
+		}
+	}
+	return a.each(plain, func(l adminapi.Line) {
 		if !told[l.N] {
 			told[l.N] = true
 			each(l.N, hetero.Result{Key: a.keys[l.N], Err: a.session.errorOf(l.Code, l.Error), Skipped: l.Skipped})
@@ -81,7 +87,7 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 	if err != nil {
 		return nil, err
 	}
-	begun, err := a.each(func(adminapi.Line) {})
+	begun, err := a.each(nil, func(adminapi.Line) {})
 	if !begun {
 		a.end()
 		return nil, a.why(err)
@@ -263,7 +269,7 @@ func (s *Session) listed(ctx context.Context, verb adminapi.Verb, q *adminapi.Ca
 	if err != nil {
 		return err
 	}
-	_, err = a.each(line)
+	_, err = a.each(nil, line)
 	whole := errors.Is(err, io.EOF)
 	a.end()
 	if !whole {

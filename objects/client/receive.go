@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
@@ -69,10 +70,18 @@ func (r *receiver) partFor(h frames.Header) part {
 	return p
 }
 
+const (
+	// keyPatience is the time for each key of a call by which a reader polls longer for the answer, and
+	// mostPatience bounds it.
+	keyPatience  = 3 * time.Microsecond
+	mostPatience = time.Millisecond
+)
+
 // readFor reads frames, and passes them to the answers that they belong to, until there is one
 // for an answer, or the session has ended. The caller has taken the role, which this returns, unless it
 // is needed for the search for the next daemon.
 func (s *Session) readFor(a *answer) {
+	s.link.Load().Expect(min(time.Duration(len(a.keys))*keyPatience, mostPatience))
 	for !a.ready() {
 		h, p, err := s.in.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {

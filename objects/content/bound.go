@@ -39,7 +39,7 @@ type Bound struct {
 	// It is set before the content has readers.
 	Source any
 
-	// absent is closed when the memory of content that NewAbsent made is there, or the content has
+	// absent is closed when the memory of content that InitAbsent made is there, or the content has
 	// ended; nil for other content. parts and of are not read before.
 	absent chan struct{}
 
@@ -49,7 +49,7 @@ type Bound struct {
 	mu sync.Mutex
 	// cancel ends the watch over the owner; nil for none.
 	// +checklocks:mu
-	cancel func()
+	cancel Canceler
 	// spares are replicas of the same length, read when this memory can't be. They
 	// change under the object's lane.
 	// +checklocks:mu
@@ -72,18 +72,34 @@ type boundPart struct {
 	at     uint64 // in the file, or in of
 }
 
+// Canceler ends the watch over the owner of memory.
+type Canceler interface{ Cancel() }
+
+// CancelFunc is a function as a Canceler.
+type CancelFunc func()
+
+// Cancel calls the function.
+func (f CancelFunc) Cancel() { f() }
+
 // NewBound returns content of the device with that name, without parts. Errors of closing
 // its memory go to logf.
 func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err error)) *Bound {
-	b := &Bound{engine: e, name: name, logf: logf}
-	b.parts, b.of = b.part[:0], b.other[:0]
+	b := &Bound{}
+	b.Init(e, name, logf)
 	return b
 }
 
-// NewAbsent is NewBound for content of a size whose memory its owner is expected to show again: who
+// Init is NewBound in memory of the caller, which stays where it is.
+func (b *Bound) Init(e *transport.Engine, name devices.Name, logf func(msg string, err error)) {
+	b.engine, b.name, b.logf = e, name, logf
+	b.parts, b.of = b.part[:0], b.other[:0]
+}
+
+// InitAbsent is Init for content of a size whose memory its owner is expected to show again: who
 // reads it waits for Return, or End.
-func NewAbsent(e *transport.Engine, name devices.Name, size uint64, logf func(msg string, err error)) *Bound {
-	return &Bound{engine: e, name: name, size: size, logf: logf, absent: make(chan struct{})}
+func (b *Bound) InitAbsent(e *transport.Engine, name devices.Name, size uint64, logf func(msg string, err error)) {
+	b.Init(e, name, logf)
+	b.size, b.absent = size, make(chan struct{})
 }
 
 // Return gives absent content its memory: parts of another content, which does not end with this one.
@@ -212,15 +228,15 @@ func (b *Bound) Alive() bool {
 // HasEnded reports whether End was called, of its own memory alone.
 func (b *Bound) HasEnded() bool { return b.ended.Load() }
 
-// SetCancel stores the function that ends the watch over the owner. If the content has ended
+// SetCancel stores what ends the watch over the owner. If the content has ended
 // it is called at once.
-func (b *Bound) SetCancel(cancel func()) {
+func (b *Bound) SetCancel(cancel Canceler) {
 	b.mu.Lock()
 	b.cancel = cancel
 	ended := b.ended.Load()
 	b.mu.Unlock()
 	if ended {
-		cancel()
+		cancel.Cancel()
 	}
 }
 
@@ -239,7 +255,7 @@ func (b *Bound) End() {
 		return
 	}
 	if cancel != nil {
-		cancel()
+		cancel.Cancel()
 	}
 	for _, r := range spares {
 		r.End()

@@ -53,8 +53,8 @@
 // without labels (an allocation that was exported, or a slab that could not be kept) and
 // bytes that a failed copy left unknown mark the entry: after a kill the object is lost.
 //
-// If anything is missing or belongs to other records, another device or another version, the
-// device begins a new epoch and all of it is dropped.
+// If anything is missing or belongs to other records or another device, the
+// device begins a new epoch and all of it is dropped. What another version of hmcfs has written is refused, and stays.
 //
 // # Lock order
 //

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -54,8 +55,13 @@ const (
 	headTop // entries from here on were never used
 )
 
+// KeptVersion is the version of the tables and labels that this program writes. It reads no other.
+const KeptVersion = 1
+
 const (
-	keptMagic  = 0x686d636673000001 // "hmcfs", and the version
+	keptMagic   = 0x686d636673<<versionBits | KeptVersion // "hmcfs", and the version
+	versionBits = 24
+
 	entryWords = 16
 	factWords  = 7
 )
@@ -129,6 +135,16 @@ func newKeptTable(keeper devices.DescriptorStore, device devices.Name, id keptId
 	return kt, nil
 }
 
+// versionOf returns the version of a table; ok is false for another file.
+func versionOf(f *os.File) (version uint64, ok bool) {
+	var word [8]byte
+	if _, err := f.ReadAt(word[:], headMagic); err != nil {
+		return 0, false
+	}
+	magic := binary.NativeEndian.Uint64(word[:])
+	return magic & (1<<versionBits - 1), magic>>versionBits == keptMagic>>versionBits
+}
+
 func mapTable(f *os.File, id keptIdentity) (*keptTable, error) {
 	words, err := memfd.MapWords(f, 0, tableWords(id.entries))
 	if err != nil {
@@ -140,8 +156,11 @@ func mapTable(f *os.File, id keptIdentity) (*keptTable, error) {
 // openKeptTable opens the table of an earlier process, if it is one of these records and
 // this device.
 //
-// Errors: ErrLost if it is not.
+// Errors: ErrLost if it is not. A table of another version may be either, and the error is a different one.
 func openKeptTable(f *os.File, id keptIdentity) (*keptTable, error) {
+	if v, ok := versionOf(f); ok && v != KeptVersion {
+		return nil, fmt.Errorf("it is of version %d, and this hmcfs reads version %d; mount with the hmcfs that wrote it, or with --no-hold, which frees it", v, KeptVersion)
+	}
 	if err := memfd.Check(f, 8*int64(tableWords(id.entries))); err != nil {
 		return nil, errors.Join(ErrLost, err)
 	}
@@ -154,7 +173,7 @@ func openKeptTable(f *os.File, id keptIdentity) (*keptTable, error) {
 		value uint64
 		what  string
 	}{
-		{headMagic, keptMagic, "another version of hmcfs wrote it"},
+		{headMagic, keptMagic, "it has ended, or is damaged"},
 		{headGeneration, uint64(id.generation), "it belongs to other records"},
 		{headDevice, id.device, "the device has changed"},
 		{headSize, uint64(id.entries), "the device has changed"},

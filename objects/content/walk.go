@@ -65,7 +65,7 @@ func (r *Range) Release() {
 
 // stay is a reader's presence in the gates of everything that it reads.
 type stay struct {
-	few   [2]stayed
+	few   [3]stayed
 	count int
 	more  []stayed
 }
@@ -77,8 +77,12 @@ type stayed struct {
 
 // inside reports whether the reader is in a gate.
 func (s *stay) inside(g *gate) bool {
-	here := func(e stayed) bool { return e.gate == g }
-	return slices.ContainsFunc(s.few[:s.count], here) || slices.ContainsFunc(s.more, here)
+	for i := range s.few[:s.count] {
+		if s.few[i].gate == g {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.more, func(e stayed) bool { return e.gate == g })
 }
 
 // enter enters a gate.

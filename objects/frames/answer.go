@@ -20,6 +20,11 @@ const (
 // maxText bounds the text of an error, in bytes: longer ones are cut.
 const maxText = 4 << 10
 
+// AppendPlain appends the line of a key that says nothing but its index: it was a success.
+func AppendPlain(b []byte, n int) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, uint32(n)), 0)
+}
+
 // AppendLine appends a line of an answer. The key itself is not sent: N is its index.
 func AppendLine(b []byte, l *adminapi.Line) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.N))
@@ -48,12 +53,23 @@ func AppendLine(b []byte, l *adminapi.Line) []byte {
 	return b
 }
 
-// ParseLines passes the lines of a body to each.
+// plainLine is the size, in bytes, of a line that says nothing but its index.
+const plainLine = 5
+
+// ParseLines passes the lines of a body to each; those that say nothing but their index to plain,
+// unless that is nil.
 //
 // Errors: ErrFrame, also for a line whose index is not below keys; the first error of each.
-func ParseLines(body []byte, keys int, each func(adminapi.Line) error) error {
+func ParseLines(body []byte, keys int, plain func(n int), each func(adminapi.Line) error) error {
 	c := cursor{rest: body}
 	for len(c.rest) > 0 {
+		if plain != nil && len(c.rest) >= plainLine && c.rest[4] == 0 {
+			if n := binary.LittleEndian.Uint32(c.rest); uint64(n) < uint64(keys) {
+				c.rest = c.rest[plainLine:]
+				plain(int(n))
+				continue
+			}
+		}
 		l, err := c.line(keys)
 		if err == nil {
 			err = each(l)

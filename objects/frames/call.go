@@ -114,8 +114,10 @@ func (n *Names) of(b []byte) string {
 	if len(s) > longestName {
 		return s
 	}
-	if n.known == nil || len(n.known) >= maxNames {
+	if n.known == nil {
 		n.known = map[string]string{}
+	} else if len(n.known) >= maxNames {
+		clear(n.known)
 	}
 	n.known[s] = s
 	return s
@@ -160,13 +162,22 @@ func ParseCall(body []byte, q *adminapi.Call, names *Names) error {
 	return c.end()
 }
 
+// device reads the name of a list's device, which is that of the list before in nearly all calls.
+func (c *cursor) device(q *adminapi.Call, names *Names) devices.Name {
+	name := c.take(int(c.u8()))
+	if n := len(q.Lists); n > 0 && string(q.Lists[n-1].Device) == string(name) {
+		return q.Lists[n-1].Device
+	}
+	return devices.Name(names.of(name))
+}
+
 // list appends one list of blobs to a call.
 func (c *cursor) list(q *adminapi.Call, names *Names) {
 	var blobs []hetero.Blob
 	if n := len(q.Lists); n < cap(q.Lists) {
 		blobs = q.Lists[:n+1][n].Blobs[:0]
 	}
-	l := hetero.DeviceBlobList{Device: devices.Name(names.of(c.take(int(c.u8())))), SourceOffset: int64(c.u64())}
+	l := hetero.DeviceBlobList{Device: c.device(q, names), SourceOffset: int64(c.u64())}
 	n := c.count(blobSize)
 	blobs = slices.Grow(blobs, n)
 	for range n {

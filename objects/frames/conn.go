@@ -58,7 +58,13 @@ type Conn struct {
 	pause, missed int
 	// turn is the time of the last turn of other goroutines.
 	turn time.Time
+	// patience is the time for which a read polls before it sleeps, beyond pollFor.
+	patience time.Duration
 }
+
+// Expect sets how long the next reads poll, beyond the usual time, for an answer to a call that takes
+// longer than most. It is for the reading goroutine.
+func (c *Conn) Expect(longer time.Duration) { c.patience = longer }
 
 // Adopt returns a connection whose writes fail once the peer has read nothing for a time. It
 // closes the one that it gets.
@@ -235,7 +241,7 @@ func (c *Conn) spin(fd int32) bool {
 			c.missed = max(0, c.missed-1)
 			return true
 		}
-		if turn%pollLook == 0 && time.Since(began) > pollFor {
+		if turn%pollLook == 0 && time.Since(began) > pollFor+c.patience {
 			break
 		}
 	}

@@ -14,16 +14,20 @@ type cursor struct {
 
 // take returns the next n bytes, which are part of the body.
 func (c *cursor) take(n int) []byte {
-	if c.err != nil {
-		return nil
-	}
-	if n < 0 || n > len(c.rest) {
-		c.err = fmt.Errorf("%w: it ends %d bytes too early", ErrFrame, n-len(c.rest))
+	if c.err != nil || uint(n) > uint(len(c.rest)) {
+		c.tooShort(n)
 		return nil
 	}
 	b := c.rest[:n:n]
 	c.rest = c.rest[n:]
 	return b
+}
+
+// tooShort fails unless an earlier read has.
+func (c *cursor) tooShort(n int) {
+	if c.err == nil {
+		c.err = fmt.Errorf("%w: it ends %d bytes too early", ErrFrame, n-len(c.rest))
+	}
 }
 
 func (c *cursor) u8() uint8 {

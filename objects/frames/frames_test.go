@@ -182,23 +182,37 @@ func TestLineRoundTrip(t *testing.T) {
 		got = append(got, l)
 		return nil
 	}
-	if err := frames.ParseLines(body, 6, keep); err != nil {
+	if err := frames.ParseLines(body, 6, nil, keep); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, lines()) {
 		t.Errorf("%+v", got)
 	}
+	if plain, line := frames.AppendPlain(nil, 7), frames.AppendLine(nil, &adminapi.Line{N: 7}); !bytes.Equal(plain, line) {
+		t.Errorf("a plain line is encoded as % x, and as % x", plain, line)
+	}
+	got = nil
+	plain := func(n int) { got = append(got, adminapi.Line{N: n, Key: "plain"}) }
+	if err := frames.ParseLines(body, 6, plain, keep); err != nil {
+		t.Fatal(err)
+	}
+	if got[0].Key != "plain" || !reflect.DeepEqual(got[1:], lines()[1:]) {
+		t.Errorf("with plain lines apart: %+v", got)
+	}
 	// A line of a key that the call does not have.
-	if err := frames.ParseLines(body, 5, keep); !errors.Is(err, frames.ErrFrame) {
+	if err := frames.ParseLines(body, 5, nil, keep); !errors.Is(err, frames.ErrFrame) {
+		t.Errorf("%v", err)
+	}
+	if err := frames.ParseLines(body, 0, plain, keep); !errors.Is(err, frames.ErrFrame) {
 		t.Errorf("%v", err)
 	}
 	want := errors.New("enough")
-	if err := frames.ParseLines(body, 6, func(adminapi.Line) error { return want }); !errors.Is(err, want) {
+	if err := frames.ParseLines(body, 6, nil, func(adminapi.Line) error { return want }); !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 	whole := 0
 	for n := range body {
-		if frames.ParseLines(body[:n], 6, func(adminapi.Line) error { return nil }) == nil {
+		if frames.ParseLines(body[:n], 6, nil, func(adminapi.Line) error { return nil }) == nil {
 			whole++ // it ends between two lines
 		}
 	}
@@ -316,7 +330,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(frames.AppendHello(nil, frames.Hello{Session: "s", Calls: 1}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		parse := func(b []byte) (got []adminapi.Line, err error) {
-			err = frames.ParseLines(b, hetero.MaxKeys, func(l adminapi.Line) error {
+			err = frames.ParseLines(b, hetero.MaxKeys, nil, func(l adminapi.Line) error {
 				if len(l.Blobs) == 0 {
 					l.Blobs = nil
 				}

@@ -56,7 +56,8 @@ type heldNodes struct {
 
 func newHeld(t *testing.T, o worldOptions) *heldNodes {
 	t.Helper()
-	o.flags = slowNode
+	// A lease that expires before a daemon has been started again on a busy machine takes the node's keys with it.
+	o.flags = func(name string) []string { return append(slowNode(name), "--lease", "30s") }
 	w := newWorld(t, o)
 	h := &heldNodes{t: t}
 	for i := range w.at {

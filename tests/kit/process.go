@@ -37,12 +37,12 @@ func Process(t testing.TB, files ...*os.File) (pid int, kill func()) {
 	return cmd.Process.Pid, kill
 }
 
-// Build builds the program in a directory without cgo, and returns the path of the binary. It
-// is removed at the end of the test.
-func Build(t testing.TB, folder string) string {
+// Build builds the program in a directory without cgo, with further flags of go build, and returns the path of the
+// binary. It is removed at the end of the test.
+func Build(t testing.TB, folder string, flags ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), filepath.Base(folder))
-	build := exec.Command("go", "build", "-o", out, folder)
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", out}, flags, []string{folder})...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", folder, err, text)

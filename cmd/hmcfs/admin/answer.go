@@ -12,6 +12,8 @@ import (
 type lineSink interface {
 	// line adds a line, which is sent by flush, or earlier.
 	line(one adminapi.Line) error
+	// plain is line for a key of which there is nothing to say but its index in the call: a success.
+	plain(n int, key string) error
 	// flush sends all lines at once.
 	flush() error
 	// end adds no more lines; the rest is sent when the call has returned.
@@ -72,7 +74,14 @@ func (a *answer) results(r hetero.Results, err error) error {
 	if r == nil && err != nil {
 		return err
 	}
-	for i, one := range r {
+	for i := range r {
+		one := &r[i]
+		if one.Err == nil && !one.Skipped {
+			if a.failed == nil {
+				a.failed = a.to.plain(i, one.Key)
+			}
+			continue
+		}
 		line := lineOf(i, one.Key, one.Err)
 		line.Skipped = one.Skipped
 		a.put(line)

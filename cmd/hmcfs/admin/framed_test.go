@@ -106,7 +106,7 @@ func TestFramesInAnyOrder(t *testing.T) {
 	for range 38 {
 		h, body := f.next()
 		var exists []bool
-		fatal(t, frames.ParseLines(body, 2, func(l adminapi.Line) error {
+		fatal(t, frames.ParseLines(body, 2, nil, func(l adminapi.Line) error {
 			exists = append(exists, l.Exists)
 			return nil
 		}))
@@ -121,7 +121,7 @@ func TestFramesInAnyOrder(t *testing.T) {
 	f.write(cancelOf(1))
 	h, body := f.next()
 	var codes []string
-	fatal(t, frames.ParseLines(body, 2, func(l adminapi.Line) error {
+	fatal(t, frames.ParseLines(body, 2, nil, func(l adminapi.Line) error {
 		codes = append(codes, l.Code)
 		return nil
 	}))

@@ -23,10 +23,27 @@ func (k *frameSink) line(one adminapi.Line) error {
 		}
 		return k.send(b)
 	}
+	k.begin()
+	k.buf = frames.AppendLine(k.buf, &one)
+	return k.added()
+}
+
+// plain is line for a key that was a success. The key itself is not sent.
+func (k *frameSink) plain(n int, _ string) error {
+	k.begin()
+	k.buf = frames.AppendPlain(k.buf, n)
+	return k.added()
+}
+
+// begin begins a frame of lines, unless there is one.
+func (k *frameSink) begin() {
 	if len(k.buf) == 0 {
 		k.buf = frames.Begin(k.buf, frames.KindLines, 0, k.id)
 	}
-	k.buf = frames.AppendLine(k.buf, &one)
+}
+
+// added sends the lines once there are many.
+func (k *frameSink) added() error {
 	if len(k.buf) >= lineBuffer {
 		return k.flush()
 	}

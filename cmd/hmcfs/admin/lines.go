@@ -79,5 +79,8 @@ func (l *lines) line(one adminapi.Line) error {
 	return l.failed
 }
 
+// plain is line for the key with an index that was a success.
+func (l *lines) plain(n int, key string) error { return l.line(adminapi.Line{N: n, Key: key}) }
+
 // end writes the rest, which the server sends when the answer ends.
 func (l *lines) end() { l.write() }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,12 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-const (
-	// programLimit bounds the time in which a program shows its version.
-	programLimit = 10 * time.Second
-	// upgradeLimit bounds the time until a daemon serves again.
-	upgradeLimit = time.Minute
-)
+// upgradeLimit bounds the time until a daemon serves again.
+const upgradeLimit = time.Minute
 
 func (m mountVerbs) upgradeVerb() *cobra.Command {
 	cmd := &cobra.Command{
@@ -30,7 +24,8 @@ func (m mountVerbs) upgradeVerb() *cobra.Command {
 		Short: "Replace the daemon by another program",
 		Long: "Replace the daemon of a mount by this program, or by the one of --program, with\n" +
 			"the same options. The mount goes on: programs wait for a moment, and their files stay open.\n" +
-			"If the new program does not come to serve, the one before continues.",
+			"A program that does not read what the daemon leaves is refused. If the new program does not\n" +
+			"come to serve, the one before continues.",
 		Example: "  hmcfs upgrade /mnt/hmc\n" +
 			"  hmcfs upgrade --program ./bin/hmcfs /mnt/hmc",
 		Args: arguments(0, 1, "at most one MOUNTPOINT"),
@@ -57,10 +52,6 @@ func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) 
 	if err != nil {
 		return fmt.Errorf("find the program: %w", err)
 	}
-	to, err := versionOf(ctx, path)
-	if err != nil {
-		return err
-	}
 	at, c, err := m.daemonFor(ctx, args)
 	if err != nil {
 		return err
@@ -70,7 +61,8 @@ func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) 
 		return err
 	}
 	begin := time.Now()
-	if _, err = c.Upgrade(ctx, adminapi.UpgradeRequest{Program: path}); err != nil {
+	next, err := c.Upgrade(ctx, adminapi.UpgradeRequest{Program: path})
+	if err != nil {
 		return fmt.Errorf("upgrade %s: %w", at.MountPoint, err)
 	}
 	now, err := m.follower(ctx, at, before.PID)
@@ -78,30 +70,11 @@ func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) 
 	case err != nil:
 		return err
 	case now.Program != real || !isFile(now.PID, real):
-		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, to, now.LogFile, now.Program, now.Version)
+		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, next.Version, now.LogFile, now.Program, now.Version)
 	}
 	m.note("%s: process %d (version %s) is replaced by process %d (version %s), in %d ms",
 		at.MountPoint, before.PID, before.Version, now.PID, now.Version, time.Since(begin).Milliseconds())
 	return nil
-}
-
-// versionOf asks a program for its version, so that one that can't run is refused before anything
-// has changed.
-func versionOf(ctx context.Context, program string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, programLimit)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "version", "--json").Output()
-	var v adminapi.Version
-	if err == nil {
-		err = json.Unmarshal(out, &v)
-	}
-	if err == nil && v.Version == "" {
-		err = errors.New("its answer has no version")
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s is not hmcfs, or does not run here: %w", program, err)
-	}
-	return v.Version, nil
 }
 
 // isFile reports whether a process runs a file, not one that was at its path before. It is assumed of one that can't

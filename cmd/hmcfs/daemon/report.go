@@ -32,7 +32,7 @@ func (d *Daemon) Version() adminapi.Version {
 
 // VersionOf adds the build information to a version.
 func VersionOf(version string) adminapi.Version {
-	return adminapi.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	return adminapi.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Formats: formats()}
 }
 
 // Config returns the options of the mount.

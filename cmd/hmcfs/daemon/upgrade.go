@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -17,13 +19,17 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// farewell is the time in which the answer to a request to upgrade is sent.
-const farewell = 100 * time.Millisecond
+const (
+	// farewell is the time in which the answer to a request to upgrade is sent.
+	farewell = 100 * time.Millisecond
+	// programLimit bounds the time in which a program shows its version.
+	programLimit = 10 * time.Second
+)
 
 // Upgrade has the holder start another program with the options of this one, and ends this
 // process as a kill does: what is done for a death is all that is needed, and is tested more than
 // any other way out.
-func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error) {
+func (d *Daemon) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (adminapi.UpgradeAnswer, error) {
 	if d.holder == nil {
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("%w: %s has no holder, so its files can't be handed to another program; unmount, and mount with the new one",
 			hetero.ErrUnsupported, d.opts.Places.MountPoint)
@@ -35,15 +41,54 @@ func (d *Daemon) Upgrade(_ context.Context, r adminapi.UpgradeRequest) (adminapi
 	case !filepath.IsAbs(r.Program) || !st.Mode().IsRegular() || st.Mode()&0o111 == 0:
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("%w: %s is no program; give the absolute path of one", hetero.ErrInvalid, r.Program)
 	}
-	if at, found, err := place.MountOf(r.Program); err != nil || found && at.MountPoint == d.opts.Places.MountPoint {
+	at, found, err := place.MountOf(r.Program)
+	if err != nil || found && at.MountPoint == d.opts.Places.MountPoint {
 		return adminapi.UpgradeAnswer{}, errors.Join(fmt.Errorf("%w: %s is on the mount itself, which has no daemon while the program starts; copy it elsewhere", hetero.ErrInvalid, r.Program), err)
 	}
-	if err := d.follow(r.Program); err != nil {
+	next, err := versionOf(ctx, r.Program)
+	if err == nil {
+		err = d.canLeave(next)
+	}
+	if err == nil {
+		err = d.follow(r.Program)
+	}
+	if err != nil {
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))
 	time.AfterFunc(farewell, d.end)
-	return adminapi.UpgradeAnswer{PID: os.Getpid()}, nil
+	return adminapi.UpgradeAnswer{PID: os.Getpid(), Version: next.Version}, nil
+}
+
+// versionOf asks a program for its version and its formats.
+func versionOf(ctx context.Context, program string) (v adminapi.Version, err error) {
+	ctx, cancel := context.WithTimeout(ctx, programLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "version", "--json").Output()
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	if err == nil && v.Version == "" {
+		err = errors.New("its answer has no version")
+	}
+	if err != nil {
+		return adminapi.Version{}, fmt.Errorf("%w: it is not hmcfs, or does not run here: %w", hetero.ErrInvalid, err)
+	}
+	return v, nil
+}
+
+// canLeave returns an error unless a program can continue what this daemon and its holder leave.
+func (d *Daemon) canLeave(next adminapi.Version) error {
+	status, err := d.holder.Status()
+	if err != nil {
+		return err
+	}
+	left := formats()
+	left[protocolOfHolder] = adminapi.Format{Oldest: status.Protocol, Newest: status.Protocol}
+	if err = canFollow(left, next); err != nil {
+		return fmt.Errorf("%w: %w; nothing has changed", hetero.ErrUnsupported, err)
+	}
+	return nil
 }
 
 // end ends this process as a kill does, at a time when that is no error for any request.

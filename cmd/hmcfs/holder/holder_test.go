@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -244,6 +245,83 @@ func TestRefused(t *testing.T) {
 	}
 	must(t, other.Close())
 	must(t, owner.End())
+}
+
+// TestRacingOwners has daemons race for a holder whose daemon has died: one gets it, and the others are told which.
+func TestRacingOwners(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	must(t, errors.Join(c.Ready(Start{}), c.Close()))
+	for range 20 {
+		racers, refusals := make([]*Client, 8), make(chan error, 8)
+		var all sync.WaitGroup
+		for i := range racers {
+			racers[i] = r.dial(false)
+			all.Go(func() { refusals <- racers[i].Own() })
+		}
+		all.Wait()
+		close(refusals)
+		owners := 0
+		for err := range refusals {
+			if err == nil {
+				owners++
+			} else if !strings.Contains(err.Error(), "owns this holder") {
+				t.Errorf("a daemon that came too late: %v", err)
+			}
+		}
+		if owners > 1 {
+			t.Errorf("%d daemons own the holder", owners)
+		}
+		for _, c := range racers {
+			must(t, c.Close())
+		}
+		kit.Eventually(t, time.Minute, func() bool { return r.status().Owner == 0 })
+	}
+	must(t, Finish(r.socket))
+}
+
+// TestHolderDies has the holder die at each request of a daemon, before its answer and in the middle of one: that is an error, and every
+// further request is one too.
+func TestHolderDies(t *testing.T) {
+	f := memfd(t, "x")
+	defer func() { must(t, f.Close()) }()
+	requests := map[string]func(c *Client) error{
+		"own": (*Client).Own, "keep": func(c *Client) error { return c.Keep("a", f) }, "drop": func(c *Client) error { return c.Drop("a") },
+		"kept": func(c *Client) error { _, err := c.Kept(""); return err }, "write": func(c *Client) error { return c.Write("a", []byte("x")) },
+		"ready": func(c *Client) error { return c.Ready(startOf("x")) }, "next": func(c *Client) error { return c.Next(startOf("x")) },
+		"status": func(c *Client) error { _, err := c.Status(); return err },
+		"end":    (*Client).End,
+	}
+	for name, request := range requests {
+		for _, more := range []bool{false, true} {
+			socket := filepath.Join(t.TempDir(), "s")
+			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+			must(t, err)
+			go func() { // for each connection, of which a write has its own
+				for {
+					conn, err := l.AcceptUnix()
+					if err != nil {
+						return
+					}
+					_, got, _ := receive(conn, make([]byte, maxMessage))
+					if got != nil {
+						_ = got.Close()
+					}
+					if more && name == "kept" {
+						_ = send(conn, &message{Name: "a", More: true}, f)
+					}
+					_ = conn.Close()
+				}
+			}()
+			c, err := Dial(socket)
+			must(t, err)
+			if request(c) == nil || request(c) == nil {
+				t.Errorf("%s: the holder was not missed", name)
+			}
+			must(t, l.Close())
+			_ = c.Close() // again, if the request has done so
+		}
+	}
 }
 
 // TestGarbage sends what is no message: the connection ends, and others do not.

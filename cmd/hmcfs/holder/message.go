@@ -63,6 +63,9 @@ const Program = "program"
 // RevivedEnv is the variable that is set for a daemon that a holder starts.
 const RevivedEnv = "HMCFS_REVIVED"
 
+// Protocol is the version of the messages.
+const Protocol = 1
+
 // maxMessage bounds a message, in bytes. The environment is the largest part; execve permits
 // 128 KiB for one of its strings, and a packet is bounded by the buffer of the socket.
 const maxMessage = 128 << 10

@@ -37,6 +37,8 @@ type Status struct {
 	// PID is the holder's process, Owner that of the daemon that owns it; 0 if there is none.
 	PID   int `json:"pid"`
 	Owner int `json:"owner"`
+	// Protocol is the one of the program that the holder runs, perhaps an older one than its daemon.
+	Protocol uint64 `json:"protocol"`
 	// Kept counts the descriptors that it keeps.
 	Kept int `json:"kept"`
 	// Deaths counts the daemons that have died, and LastDeath is the time of the last one.
@@ -108,7 +110,7 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	s := &server{
 		log: o.Logger.Named("holder"), over: make(chan struct{}), kept: map[string]*os.File{},
-		oom: o.OOM, pause: cmp.Or(o.Pause, firstPause), owned: make(chan struct{}), status: Status{PID: os.Getpid()},
+		oom: o.OOM, pause: cmp.Or(o.Pause, firstPause), owned: make(chan struct{}), status: Status{PID: os.Getpid(), Protocol: Protocol},
 	}
 	go s.accept(o.Listener)
 	unowned := time.AfterFunc(firstOwner, s.endUnowned)

@@ -107,7 +107,7 @@ func (r *rank) call(v Verb, id uint64, c Call) (value uint64, code string) {
 		}
 		return 0, f.Code
 	}
-	err := frames.ParseLines(body, 1, func(l adminapi.Line) error { value = uint64(l.Size); return nil })
+	err := frames.ParseLines(body, 1, nil, func(l adminapi.Line) error { value = uint64(l.Size); return nil })
 	if err != nil {
 		r.t.Fatal(err)
 	}
