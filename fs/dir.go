@@ -28,7 +28,7 @@ func (f *filesystem) ReleaseDir(in *fuse.ReleaseIn) {
 		status = fuse.EBADF
 		return
 	}
-	f.closeDir(h)
+	h.close(f.store)
 }
 
 // FsyncDir has nothing to do: a change of the namespace is already durable when it returns.

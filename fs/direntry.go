@@ -44,8 +44,10 @@ type lister func(ctx context.Context, after uint64, limit int) ([]dirEntry, erro
 type dirHandle struct {
 	ino  metadata.Ino
 	list lister
-	// waits is true where other nodes may be asked for entries, and pinned if the store counts the handle.
-	waits, pinned bool
+	// waits is true where other nodes may be asked for entries.
+	waits bool
+	// pinned is true if the store counts the handle.
+	pinned bool
 	// dots returns "." and "..".
 	dots func() []dirEntry
 
@@ -75,10 +77,10 @@ func (f *filesystem) newDirHandle(cancel <-chan struct{}, header *fuse.InHeader,
 	return h, err
 }
 
-// closeDir ends a handle.
-func (f *filesystem) closeDir(h *dirHandle) {
+// close ends a handle of a directory of the store.
+func (h *dirHandle) close(s *objects.Store) {
 	if h.pinned {
-		f.store.UnpinDir(h.ino)
+		s.UnpinDir(h.ino)
 	}
 }
 

@@ -120,7 +120,7 @@ func (f *filesystem) closeHandles() {
 		f.closeFile(h, fh)
 	}
 	for _, h := range f.dirs.drain() {
-		f.closeDir(h)
+		h.close(f.store)
 	}
 	others.Wait()
 	f.shared.close()

@@ -25,8 +25,8 @@ type putter struct {
 // of the KV. The files before the error keep their results, and the others have the error
 // as theirs.
 func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult, error) {
-	p := s.newPutter(dir, len(files))
-	defer s.endPutter(p)
+	p := newPutter(s, dir, len(files))
+	defer p.end()
 	for i := range files {
 		p.results[i].Err = p.files[i].check(&files[i])
 	}
@@ -43,7 +43,7 @@ func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult,
 }
 
 // newPutter returns a putter with memory for n files.
-func (s *Store) newPutter(dir Ino, n int) *putter {
+func newPutter(s *Store, dir Ino, n int) *putter {
 	p, _ := s.putters.Get().(*putter)
 	if p == nil {
 		p = &putter{s: s}
@@ -53,14 +53,14 @@ func (s *Store) newPutter(dir Ino, n int) *putter {
 	return p
 }
 
-// endPutter keeps the memory of a putter for others, unless it is large.
-func (s *Store) endPutter(p *putter) {
+// end keeps the memory of the putter for others, unless it is large.
+func (p *putter) end() {
 	if cap(p.files) > putBatch {
 		return
 	}
 	clear(p.files)
 	p.files, p.results = p.files[:0], nil
-	s.putters.Put(p)
+	p.s.putters.Put(p)
 }
 
 // fail sets an error for all files from index from on that have none yet.

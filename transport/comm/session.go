@@ -109,7 +109,9 @@ func newEra() *era { return &era{done: make(chan struct{})} }
 // newSession makes a session. It must be ended by end: the communicator's running
 // counts it until then.
 //
-// Preconditions: the communicator's mu is held, and it is not closed.
+// Preconditions: the communicator is not closed.
+//
+// +checklocks:c.mu
 func newSession(c *Communicator, peer wire.Rank, channels int) *session {
 	c.running.Add(1)
 	s := &session{

@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -47,7 +49,7 @@ func (d *Daemon) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (admina
 	}
 	next, err := versionOf(ctx, r.Program)
 	if err == nil {
-		err = d.canLeave(next)
+		err = canLeave(d.holder, next)
 	}
 	if err == nil {
 		err = d.follow(r.Program)
@@ -56,7 +58,7 @@ func (d *Daemon) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (admina
 		return adminapi.UpgradeAnswer{}, fmt.Errorf("hand %s to %s: %w", d.opts.Places.MountPoint, r.Program, err)
 	}
 	d.log.Info("ending for another program", zap.String("program", r.Program))
-	time.AfterFunc(farewell, d.end)
+	time.AfterFunc(farewell, func() { end(d.server, d.log) })
 	return adminapi.UpgradeAnswer{PID: os.Getpid(), Version: next.Version}, nil
 }
 
@@ -78,8 +80,8 @@ func versionOf(ctx context.Context, program string) (v adminapi.Version, err err
 }
 
 // canLeave returns an error unless a program can continue what this daemon and its holder leave.
-func (d *Daemon) canLeave(next adminapi.Version) error {
-	status, err := d.holder.Status()
+func canLeave(h *holder.Client, next adminapi.Version) error {
+	status, err := h.Status()
 	if err != nil {
 		return err
 	}
@@ -92,9 +94,9 @@ func (d *Daemon) canLeave(next adminapi.Version) error {
 }
 
 // end ends this process as a kill does, at a time when that is no error for any request.
-func (d *Daemon) end() {
-	if err := d.server.Leave(); err != nil {
-		d.log.Warn("requests that are being copied may fail", zap.Error(err))
+func end(server *fs.Server, log *zap.Logger) {
+	if err := server.Leave(); err != nil {
+		log.Warn("requests that are being copied may fail", zap.Error(err))
 	}
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
