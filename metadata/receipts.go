@@ -8,10 +8,15 @@ type Receipts struct{ store *Store }
 // ReceiptsOf returns the receipts of a store.
 func ReceiptsOf(s *Store) Receipts { return Receipts{s} }
 
-// Unlink is Store.UnlinkSoon, and notes receipts in the same transaction. They stay until Drop.
-func (r Receipts) Unlink(ctx context.Context, parent Ino, name string, texts []string) (Inode, error) {
+// Unlink is Store.Unlink, or with soon Store.UnlinkSoon, and notes receipts in the same transaction. They stay
+// until Drop.
+func (r Receipts) Unlink(ctx context.Context, parent Ino, name string, texts []string, soon bool) (Inode, error) {
 	s := r.store
-	return s.remove(ctx, s.soon(), parent, name, func(t *txn, dir *record, sl slot) (record, error) {
+	run := s.kv.Update
+	if soon {
+		run = s.soon()
+	}
+	return s.remove(ctx, run, parent, name, func(t *txn, dir *record, sl slot) (record, error) {
 		for _, text := range texts {
 			t.set(t.keyString(kindReceipt, text), encodeNumber(t.room(2), 1))
 		}

@@ -219,7 +219,7 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 		var after metadata.Inode
 		switch {
 		case len(v.receipts) > 0:
-			after, err = metadata.ReceiptsOf(n.meta).Unlink(ctx, parent, name, v.receipts)
+			after, err = metadata.ReceiptsOf(n.meta).Unlink(ctx, parent, name, v.receipts, v.isFleeting())
 		case v.isFleeting():
 			after, err = n.meta.UnlinkSoon(ctx, parent, name)
 		default:

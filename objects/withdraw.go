@@ -125,7 +125,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 		}
 	}
 	for _, e := range over {
-		if _, err := metadata.ReceiptsOf(st.meta).Unlink(ctx, metadata.PublishIno, e.name, e.receipts); err != nil && !errors.Is(err, metadata.ErrNotExist) {
+		if _, err := metadata.ReceiptsOf(st.meta).Unlink(ctx, metadata.PublishIno, e.name, e.receipts, false); err != nil && !errors.Is(err, metadata.ErrNotExist) {
 			return fmt.Errorf("remove publication %q: %w", e.name, err)
 		}
 	}
