@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // putter is the state of a running Put.
@@ -25,8 +26,8 @@ type putter struct {
 // of the KV. The files before the error keep their results, and the others have the error
 // as theirs.
 func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult, error) {
-	p := newPutter(s, dir, len(files))
-	defer p.end()
+	p := s.putters.start(s, dir, len(files))
+	defer s.putters.end(p)
 	for i := range files {
 		p.results[i].Err = p.files[i].check(&files[i])
 	}
@@ -42,9 +43,12 @@ func (s *Store) Put(ctx context.Context, dir Ino, files []NewFile) ([]PutResult,
 	return p.results, nil
 }
 
-// newPutter returns a putter with memory for n files.
-func newPutter(s *Store, dir Ino, n int) *putter {
-	p, _ := s.putters.Get().(*putter)
+// putters keeps the memory of putters that have ended.
+type putters struct{ pool sync.Pool }
+
+// start returns a putter with memory for n files.
+func (ps *putters) start(s *Store, dir Ino, n int) *putter {
+	p, _ := ps.pool.Get().(*putter)
 	if p == nil {
 		p = &putter{s: s}
 	}
@@ -53,14 +57,14 @@ func newPutter(s *Store, dir Ino, n int) *putter {
 	return p
 }
 
-// end keeps the memory of the putter for others, unless it is large.
-func (p *putter) end() {
+// end keeps the memory of a putter for others, unless it is large.
+func (ps *putters) end(p *putter) {
 	if cap(p.files) > putBatch {
 		return
 	}
 	clear(p.files)
 	p.files, p.results = p.files[:0], nil
-	p.s.putters.Put(p)
+	ps.pool.Put(p)
 }
 
 // fail sets an error for all files from index from on that have none yet.

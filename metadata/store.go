@@ -28,7 +28,7 @@ type Store struct {
 	nameless
 	usage   usage
 	updates updates
-	putters sync.Pool // of *putter that have ended
+	putters putters
 	// changed holds the function set by OnWrite, witness that set by SetWitness.
 	changed atomic.Pointer[func(ino Ino, names bool)]
 	witness atomic.Pointer[func(limit Ino) error]

@@ -34,7 +34,7 @@ type table struct {
 	shared  shared
 	// warner is warn, made once.
 	warner func(msg string, err error)
-	shards  [tableShards]tableShard
+	shards [tableShards]tableShard
 }
 
 type tableShard struct {
