@@ -24,6 +24,7 @@
 //	'm' ino:8 offset:8             mapping: one pinned buffer of the content
 //	'k' key                        the inode, or the part of one, that has the key
 //	't' ino:8 part                 the key of a part of a file
+//	'r' receipt                    a text that outlives the record of a removed file
 //	'z' ino:8                      removed inode of which records are left
 //	'b' ino:8                      binding: how to find another process's memory
 //	'e' sec:8 nsec:4 ino:8         expiry time of an inode
@@ -81,6 +82,12 @@
 // other. Both are removed with the inode, which counts them; an inode with such parts is
 // written as version 4, and the 'k' record of a part as version 2, so that a program without
 // support for parts refuses them.
+//
+// # Receipts
+//
+// A removal can note receipts, which say what has become of the file: a program that was not told
+// before the process died learns it from the next one. They are texts to this package, and stay
+// until Receipts.Drop.
 //
 // # Invariants
 //

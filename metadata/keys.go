@@ -18,6 +18,7 @@ const (
 	kindExpiry  = 'e'
 	kindBond    = 'n'
 	kindPart    = 't'
+	kindReceipt = 'r'
 )
 
 const inoKeyLen = 1 + 8

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Open takes ownership of the KV, which Close closes. In an empty KV it creates a
@@ -34,7 +35,7 @@ func Open(ctx context.Context, kv KV, opts Options) (*Store, error) {
 
 // begin reads the superblock, or creates the first records of a new store.
 func (s *Store) begin(ctx context.Context) error {
-	fresh := s.drawSuperblock()
+	fresh := drawSuperblock(s.now())
 	err := s.kv.Update(ctx, func(kv KVTxn) error { return s.readFirst(kv, fresh) })
 	s.hash = s.super.hashKey.sum
 	return err
@@ -80,7 +81,7 @@ func (s *Store) upgrade(kv KVTxn) error {
 func (s *Store) create(kv KVTxn) error {
 	s.alloc.start(FirstIno)
 	return s.startTxn(kv).run(func(t *txn) error {
-		root, publish := s.rootDir(t), t.publishDir()
+		root, publish := t.rootDir(s.super.gen), t.publishDir()
 		t.putInode(&root)
 		t.putInode(&publish)
 		t.set([]byte{kindAlloc}, encodeNumber(nil, uint64(FirstIno)))
@@ -90,16 +91,16 @@ func (s *Store) create(kv KVTxn) error {
 }
 
 // rootDir returns the record of an empty root directory.
-func (s *Store) rootDir(t *txn) record {
+func (t *txn) rootDir(gen Generation) record {
 	return record{Inode: Inode{
-		Ino: RootIno, Gen: s.super.gen, Mode: TypeDir | 0o755, Nlink: 2,
+		Ino: RootIno, Gen: gen, Mode: TypeDir | 0o755, Nlink: 2,
 		Atime: t.now, Mtime: t.now, Ctime: t.now, Btime: t.now,
 	}}
 }
 
 // drawSuperblock generates the superblock for a new store.
-func (s *Store) drawSuperblock() superblock {
-	sb := superblock{format: formatVersion, created: TimespecOf(s.now())}
+func drawSuperblock(now time.Time) superblock {
+	sb := superblock{format: formatVersion, created: TimespecOf(now)}
 	var gen [8]byte
 	_, _ = rand.Read(gen[:]) // never fails
 	_, _ = rand.Read(sb.hashKey[:])

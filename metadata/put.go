@@ -23,8 +23,8 @@ type NewFile struct {
 	Xattrs map[string][]byte
 	// Binding, if not nil, makes the file bound, as Bind does.
 	Binding []byte
-	// Fleeting makes it bound without a binding: to memory that ends with the process, such as that
-	// of a session. Put may return before its records would survive that.
+	// Fleeting makes it bound, with or without a Binding: to memory of a session. Put may return before
+	// it has written the records; see Deferrer.
 	Fleeting bool
 	// Maps are the mappings of the content, in any order.
 	Maps []Mapping
@@ -83,8 +83,6 @@ func (f *putFile) check(n *NewFile) error {
 	}
 	switch {
 	case f.Ino < FirstIno, f.node.Mode.Type() != TypeRegular, f.Expires.Nsec >= 1e9:
-		return ErrInvalid
-	case f.Fleeting && f.Binding != nil:
 		return ErrInvalid
 	case len(f.Binding) > MaxBinding:
 		return fmt.Errorf("binding of %d bytes: %w", len(f.Binding), ErrTooLarge)

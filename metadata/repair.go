@@ -46,7 +46,7 @@ func (s *Store) repair(tx KVTxn, left remains, gone *[]string) error {
 	switch {
 	case errors.Is(err, ErrNoKey), errors.Is(err, ErrCorrupt):
 		*gone = append(*gone, goneSuper)
-		s.super = s.drawSuperblock()
+		s.super = drawSuperblock(s.now())
 		if left.gen != 0 {
 			s.super.gen = left.gen // host memory is only used with the generation recorded with it
 		}
@@ -60,7 +60,7 @@ func (s *Store) repair(tx KVTxn, left remains, gone *[]string) error {
 		_, err := t.inode(RootIno)
 		if errors.Is(err, ErrNotExist) || errors.Is(err, ErrCorrupt) {
 			*gone = append(*gone, goneRoot)
-			root := s.rootDir(t)
+			root := t.rootDir(s.super.gen)
 			t.putInode(&root)
 			err = nil
 		}

@@ -11,8 +11,8 @@ func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, err
 	return s.remove(ctx, s.kv.Update, parent, name, (*txn).unlink)
 }
 
-// UnlinkSoon is Unlink for a file that ends with the process: it may return before the removal
-// would survive that.
+// UnlinkSoon is Unlink for a file of fleeting memory: it may return before it has written the removal;
+// see Deferrer.
 func (s *Store) UnlinkSoon(ctx context.Context, parent Ino, name string) (Inode, error) {
 	return s.remove(ctx, s.soon(), parent, name, (*txn).unlink)
 }

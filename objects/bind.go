@@ -50,6 +50,8 @@ type bindings struct {
 	names   *names
 	changes *changes
 	keyed   *keyed
+	// absences are objects whose owners may come back.
+	absences *absences
 	// refusedBlobs counts the requests refused because the holder had too many blobs.
 	refusedBlobs atomic.Uint64
 }

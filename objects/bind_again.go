@@ -19,6 +19,9 @@ import (
 // errOfSession reports that an object was memory of a session of the previous run.
 var errOfSession = fmt.Errorf("it was memory of a session of the daemon's previous run: %w", ErrLost)
 
+// errAwaited reports that the owner of an object's memory is awaited.
+var errAwaited = errors.New("its session may come back")
+
 // errUnseen reports that a path could not be resolved to an object's memory without a
 // request to its file system.
 var errUnseen = errors.New("its path can't be resolved without a request to its file system")
@@ -69,6 +72,9 @@ func (bs *bindings) rebindInode(ctx context.Context, ino Ino, asking bool, waite
 	err = bs.rebindOne(ctx, t, in, asking, waited)
 	if errors.Is(err, errUnseen) {
 		return err
+	}
+	if errors.Is(err, errAwaited) {
+		return nil
 	}
 	if err == nil {
 		bs.log.Info("object bound again after a restart", zap.Uint64("ino", uint64(ino)))
@@ -121,6 +127,9 @@ func (bs *bindings) rebindOne(ctx context.Context, t *content.Tier, in metadata.
 	}
 	if err != nil {
 		return err
+	}
+	if isSessionBinding(data) {
+		return bs.expectOwner(t, in, data)
 	}
 	record := binding{}
 	if err = json.Unmarshal(data, &record); err != nil {
@@ -264,6 +273,9 @@ func (bs *bindings) boundTo(ctx context.Context, a Attr) ([]byte, error) {
 	ino, data, err := a.Ino, []byte(nil), metadata.ErrNoXattr
 	if a.State == StateBound {
 		data, err = bs.meta.Binding(ctx, ino)
+	}
+	if err == nil && isSessionBinding(data) {
+		err = metadata.ErrNoXattr
 	}
 	if err != nil {
 		return nil, fmt.Errorf("attribute %s of inode %d: %w", XattrBind, ino, err)

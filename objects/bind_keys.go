@@ -130,7 +130,7 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	}
 	n := len(b.files)
 	b.files = b.files[:n+1]
-	if err = b.holder.describe(k, body, &b.files[n]); err != nil {
+	if err = b.holder.describe(ctx, k, body, &b.files[n]); err != nil {
 		b.files = b.files[:n]
 		return err
 	}
@@ -161,9 +161,9 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 }
 
 // describe stores the record of an object made of blobs, without its key and number.
-func (h *Holder) describe(k *Keyed, body *content.Bound, file *metadata.NewFile) error {
+func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound, file *metadata.NewFile) error {
 	*file = metadata.NewFile{
-		Name: k.Key, Fleeting: true, Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: true, Binding: h.bindingOf(ctx, k.Blobs), Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
 	if len(k.Blobs) == 1 {

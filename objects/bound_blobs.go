@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
@@ -12,7 +13,9 @@ import (
 
 // blobSource records the blobs that bound content is made of.
 type blobSource struct {
-	holder *Holder
+	// holder is nil while the holder of an earlier run, or what continues it, is awaited. It is set after
+	// blobs and regions.
+	holder atomic.Pointer[Holder]
 	blobs  []Blob
 	tier   *content.Tier
 	// users are those of the regions of the blobs, without duplicates. They stay where they are once
@@ -42,7 +45,7 @@ func sourceOf(b *content.Bound) *blobSource {
 }
 
 // belongsTo reports whether the blobs are memory of a holder.
-func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder == h }
+func (m *blobSource) belongsTo(h *Holder) bool { return m != nil && m.holder.Load() == h }
 
 // checkMadeOf fails unless the content is made of exactly these blobs of a holder.
 //
@@ -72,7 +75,8 @@ func (bs *bindings) blobContent(h *Holder, blobs []Blob) (*content.Bound, *conte
 		bs.refusedBlobs.Add(1)
 		return nil, nil, fmt.Errorf("the keys of this session consist of %d blobs, the maximum is %d; remove some keys: %w", has, maxBlobs, devices.ErrOutOfMemory)
 	}
-	made := &blobSource{holder: h, tier: blobs[0].Region.tier}
+	made := &blobSource{tier: blobs[0].Region.tier}
+	made.holder.Store(h)
 	made.blobs, made.users = append(made.blob[:0], blobs...), made.user[:0]
 	b := &made.body
 	b.Init(bs.engine, devices.Name(made.tier.Name), bs.table.warner)
@@ -115,7 +119,7 @@ func checkBlobList(h *Holder, blobs []Blob) error {
 // know the content.
 func (m *blobSource) attend(ino Ino, fn endOfMemory) {
 	m.ino, m.ended = ino, fn
-	m.holder.blobs.Add(int64(len(m.blobs)))
+	m.holder.Load().blobs.Add(int64(len(m.blobs)))
 	for i := range m.users {
 		m.users[i].join()
 	}
@@ -127,7 +131,11 @@ func (m *blobSource) tell(ctx context.Context) { m.ended(ctx, m.ino, &m.body) }
 
 // Cancel undoes attend.
 func (m *blobSource) Cancel() {
-	m.holder.blobs.Add(-int64(len(m.blobs)))
+	h := m.holder.Load()
+	if h == nil {
+		return
+	}
+	h.blobs.Add(-int64(len(m.blobs)))
 	for i := range m.users {
 		m.users[i].part()
 	}

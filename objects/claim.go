@@ -122,7 +122,7 @@ func (c *Claimed) Open(ctx context.Context) (*File, error) {
 //
 // Errors: those of Claim.
 func (c *Claimed) Take(ctx context.Context) error {
-	err := c.holder.store.publications.removeOffered(ctx, c.obj, c.offer, EventConsumed, func() error {
+	err := c.holder.store.publications.removeOffered(ctx, c.obj, c.offer, EventConsumed, c.holder.receipt(ctx, c.key), func() error {
 		return cmp.Or(ctx.Err(), c.holder.begin(), c.offer.holds(&c.me))
 	})
 	if err != nil {

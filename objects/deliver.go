@@ -133,7 +133,7 @@ func (f *File) finish(ctx context.Context) {
 		return
 	}
 	mine := func() error { return r.offer.holds(&r.me) }
-	if err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, mine); err != nil {
+	if err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, "", mine); err != nil {
 		f.store.table.warn("could not remove the name of a received file", err)
 	}
 }

@@ -39,7 +39,7 @@ func (h *Holder) dropLocal(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if h.forgetFile(key, in.Ino) {
+	if h.forgetFile(key, in.Ino) || h.hasFile(in.Ino) {
 		return goneIsFine(s.keyed.takeKey(ctx, in))
 	}
 	if in.tensor != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/arena"
@@ -30,6 +31,8 @@ type rig struct {
 	guard *owner.Guard
 	// keeper keeps device memory; nil for memory that ends with the store.
 	keeper devices.DescriptorStore
+	// absent is the time for which the next store waits for sessions.
+	absent time.Duration
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -105,7 +108,7 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	var err error
 	r.store, err = objects.Open(r.ctx(), objects.Options{
-		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard, Keeper: r.keeper,
+		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard, Keeper: r.keeper, Absent: r.absent,
 		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
 	})
 	if err != nil {

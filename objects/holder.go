@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,12 +16,17 @@ import (
 type Holder struct {
 	store *Store
 	who   Caller
+	// id identifies the session across daemons; zero for a holder that ends with this one.
+	id sessionID
 	// blobs counts the blobs of all contents that are made of its memory.
 	blobs atomic.Int64
 
 	mu sync.Mutex
 	// +checklocks:mu
 	closed bool
+	// continued is set if an earlier daemon has had the holder's session.
+	// +checklocks:mu
+	continued bool
 	// +checklocks:mu
 	regions map[*Region]struct{}
 	// files are the files to which the holder has bound keys.
@@ -32,6 +38,17 @@ type Holder struct {
 func (s *Store) NewHolder(who Caller) *Holder {
 	h := &Holder{store: s, who: who, regions: map[*Region]struct{}{}, files: map[string]Ino{}}
 	s.holders.Store(h, nil)
+	return h
+}
+
+// NewSession is NewHolder for a session: if the store outlives its process, so do the session's keys and
+// publications, which a holder of a session with the same name gets back by Continue. The name is a secret.
+func (s *Store) NewSession(who Caller, name string) *Holder {
+	h := s.NewHolder(who)
+	if s.lasting && name != "" {
+		sum := sha256.Sum256([]byte(name))
+		copy(h.id[:], sum[:])
+	}
 	return h
 }
 
@@ -62,6 +79,11 @@ func (h *Holder) end(ctx context.Context) []*Region {
 	h.store.holders.Delete(h)
 	for _, r := range regions {
 		r.end(ctx)
+	}
+	if h.id != (sessionID{}) {
+		for _, one := range h.store.bindings.absences.take(h.id) {
+			h.store.loseAbsent(context.WithoutCancel(ctx), one)
+		}
 	}
 	return regions
 }
@@ -99,6 +121,21 @@ func (h *Holder) rememberFile(key string, ino Ino) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.files[key] = ino
+}
+
+// hasFile reports whether the holder continues a session and has registered a file.
+func (h *Holder) hasFile(ino Ino) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.continued {
+		return false
+	}
+	for r := range h.regions {
+		if r.body == nil && r.ino == ino {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetFile reports whether the holder has given a file a key, and deletes that

@@ -184,7 +184,14 @@ func (ks *keyed) removeUnkeyed(ctx context.Context, ino Ino) {
 //
 // Errors: metadata.ErrNotExist if the name no longer refers to the inode.
 func (n *names) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKind, may func(now metadata.Inode) error) error {
-	v := &victim{names: n, kind: kind, unasked: true}
+	return n.unlinkNoting(ctx, in, kind, nil, may)
+}
+
+// unlinkNoting is unlinkSame, and notes receipts.
+func (n *names) unlinkNoting(
+	ctx context.Context, in metadata.Inode, kind EventKind, receipts []string, may func(now metadata.Inode) error,
+) error {
+	v := &victim{names: n, kind: kind, unasked: true, receipts: receipts}
 	return n.unlink(ctx, in.Parent, in.Name, v, func() error {
 		now, err := n.meta.Lookup(ctx, in.Parent, in.Name)
 		if err == nil && now.Ino != in.Ino {

@@ -21,12 +21,13 @@ const nameStripes = 64
 // inode that such an operation finds under the name is the one that it removes. No
 // device copy runs under these locks.
 type names struct {
-	meta    *metadata.Store
-	tiers   tiers
-	table   *table
-	attrs   *attributes
-	events  *events
-	stripes [nameStripes]sync.Mutex
+	meta     *metadata.Store
+	tiers    tiers
+	table    *table
+	attrs    *attributes
+	events   *events
+	receipts *receipts
+	stripes  [nameStripes]sync.Mutex
 }
 
 func stripe(dir Ino) int { return int(uint64(dir) % nameStripes) }
@@ -216,13 +217,19 @@ func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, 
 	}
 	if err == nil {
 		var after metadata.Inode
-		if v.isFleeting() {
+		switch {
+		case len(v.receipts) > 0:
+			after, err = metadata.ReceiptsOf(n.meta).Unlink(ctx, parent, name, v.receipts)
+		case v.isFleeting():
 			after, err = n.meta.UnlinkSoon(ctx, parent, name)
-		} else {
+		default:
 			after, err = n.meta.Unlink(ctx, parent, name)
 		}
 		if err == nil {
 			v.removed(after)
+		}
+		if err == nil && len(v.receipts) > 0 {
+			n.receipts.note(v.receipts)
 		}
 	}
 	unlock()
@@ -276,6 +283,8 @@ type victim struct {
 	parts []metadata.PartKey
 	// size is the size that it had, if an event needs it.
 	size uint64
+	// receipts are noted with the removal.
+	receipts []string
 	// unasked reports that the name is removed without a request of the kernel.
 	unasked bool
 	// ended is a publication that has ended with result; its publisher is notified when no

@@ -28,6 +28,8 @@ type offer struct {
 	name string
 	// publication tells the publisher that the offer has ended; nil for a renamed file.
 	publication *devices.Signal
+	// receipt is noted when the offer is received, for a publisher that a later daemon continues; empty for none.
+	receipt string
 
 	// mu is a leaf.
 	mu sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -42,6 +43,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.stop = stop
 	s.startExpiry(background)
 	s.startTrim(background)
+	s.startAbsences(background)
+	if s.lasting {
+		s.receipts.start(background, s.work)
+	}
 	return s, nil
 }
 
@@ -60,7 +65,8 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 	ix := &keyIndex{meta: meta, log: log, tiers: ts, table: tb}
 	cl := &claims{meta: meta, index: ix, life: context.WithoutCancel(ctx), asking: map[spaced]int{}}
 	ev := &events{claims: cl}
-	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev}
+	rs := &receipts{meta: meta, log: log, known: map[string]struct{}{}}
+	nm := &names{meta: meta, tiers: ts, table: tb, attrs: as, events: ev, receipts: rs}
 	ch := &changes{notices: ns}
 	ks := &keyed{
 		meta: meta, log: log, attrs: as, access: ac, index: ix, claims: cl, events: ev, names: nm,
@@ -74,20 +80,24 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		bindings: &bindings{
 			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
 			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
+			absences: &absences{until: time.Now().Add(o.Absent), byHolder: map[sessionID][]absence{}},
 		},
 		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
 		moves:   mv,
 		publications: &publications{
 			meta: meta, log: log, tiers: ts, table: tb, claims: cl, events: ev, names: nm, moves: mv,
 		},
-		headers: hs, work: work, owners: owners,
+		headers: hs, work: work, owners: owners, lasting: o.Keeper != nil, receipts: rs,
 	}
 }
 
 // recover handles the state of an earlier run that depends on other processes or was
 // left unfinished.
 func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
-	if err := st.clearPublished(ctx, o); err != nil {
+	if err := st.clearPublished(ctx, o, s.bindings); err != nil {
+		return err
+	}
+	if err := s.receipts.load(ctx); err != nil { // with those of clearPublished
 		return err
 	}
 	if err := s.bindings.rebind(ctx); err != nil {

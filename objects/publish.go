@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -77,7 +78,7 @@ type offering struct {
 func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal, errs []error) {
 	var made []*offering
 	for i := range set {
-		n, err := h.prepareOffering(&set[i])
+		n, err := h.prepareOffering(ctx, &set[i])
 		if err != nil {
 			errs[i] = err
 			continue
@@ -99,12 +100,11 @@ func (h *Holder) publish(ctx context.Context, set []Keyed, all []*devices.Signal
 		}
 	}
 	if err == nil {
-		s.publications.putPublished(context.WithoutCancel(ctx), made, all, errs)
+		s.publications.putPublished(context.WithoutCancel(ctx), h, made, all, errs)
 	}
 	for _, n := range made {
 		if all[n.at] == n.offer.publication {
-			withdraw := func(ctx context.Context, ino Ino, _ *content.Bound) { s.publications.withdraw(ctx, ino, n.offer) }
-			sourceOf(n.body).attend(n.file.Ino, withdraw) //nolint:contextcheck // the end of the memory is independent of this call
+			sourceOf(n.body).attend(n.file.Ino, s.endOf(n.offer)) //nolint:contextcheck // the end of the memory is independent of this call
 		}
 	}
 	for i, err := range errs {
@@ -131,7 +131,7 @@ func claimOfferings(ctx context.Context, c *claims, all []*offering, errs []erro
 }
 
 // prepareOffering makes the content of a key, and the description of its record.
-func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
+func (h *Holder) prepareOffering(ctx context.Context, k *Keyed) (*offering, error) {
 	if err := metadata.ValidKey(k.Key); err != nil {
 		return nil, err
 	}
@@ -140,19 +140,21 @@ func (h *Holder) prepareOffering(k *Keyed) (*offering, error) {
 		return nil, err
 	}
 	n := &offering{body: body, offer: newOffer(k.Key, false, devices.NewSignal())}
-	err = h.describe(k, body, &n.file)
+	n.offer.receipt = h.receipt(ctx, k.Key)
+	err = h.describe(ctx, k, body, &n.file)
 	n.file.Device = t.Name
 	return n, err
 }
 
 // putPublished makes the names. Objects whose name can't be made are removed from the
 // table.
-func (ps *publications) putPublished(ctx context.Context, made []*offering, all []*devices.Signal, errs []error) {
+func (ps *publications) putPublished(ctx context.Context, h *Holder, made []*offering, all []*devices.Signal, errs []error) {
+	defer ps.names.lock(metadata.PublishIno, metadata.PublishIno)() // under which receipts are noted
+	made = ps.unreceived(ctx, h, made, all)
 	files := make([]metadata.NewFile, len(made))
 	for i, n := range made {
 		files[i] = n.file
 	}
-	defer ps.names.lock(metadata.PublishIno, metadata.PublishIno)()
 	results, failure := ps.meta.Put(ctx, metadata.PublishIno, files)
 	for i, n := range made {
 		r := putResult(results, i, failure)
@@ -167,6 +169,22 @@ func (ps *publications) putPublished(ctx context.Context, made []*offering, all 
 		}
 		errs[n.at] = r.Err
 	}
+}
+
+// unreceived returns the publications that were not received before the call was asked again.
+func (ps *publications) unreceived(ctx context.Context, h *Holder, made []*offering, all []*devices.Signal) []*offering {
+	if !AskedAgain(ctx) {
+		return made
+	}
+	return slices.DeleteFunc(slices.Clone(made), func(n *offering) bool {
+		done := h.Received(ctx, n.file.Name)
+		if done {
+			ps.table.dropBound(n.file.Ino)
+			all[n.at] = devices.NewSignal()
+			all[n.at].Set(nil)
+		}
+		return done
+	})
 }
 
 // publishedBefore finds the publication that already has the name of n, if it is the
@@ -187,7 +205,7 @@ func (ps *publications) publishedBefore(ctx context.Context, n *offering) (*devi
 		return nil, metadata.ErrExist
 	}
 	made := sourceOf(n.body)
-	if err := o.checkMadeOf(made.holder, made.blobs); err != nil {
+	if err := o.checkMadeOf(made.holder.Load(), made.blobs); err != nil {
 		return nil, err
 	}
 	return of.publication, nil

@@ -17,6 +17,8 @@ type Region struct {
 	holder *Holder
 	tier   *content.Tier
 	size   uint64
+	// number is that of the region in its session, by which a later daemon finds what is made of it.
+	number uint64
 	// body is the memory; nil for the content of a file, which is ino.
 	body *content.Bound
 	ino  Ino
@@ -44,6 +46,13 @@ type regionUser struct {
 
 func (h *Holder) newRegion(t *content.Tier, size uint64) *Region {
 	return &Region{holder: h, tier: t, size: size, notified: make(chan struct{}), left: make(chan struct{})}
+}
+
+// SetNumber gives a region a number that no other one of the holder has, before anything is made of it.
+func (r *Region) SetNumber(n uint64) {
+	r.holder.mu.Lock()
+	defer r.holder.mu.Unlock()
+	r.number = n
 }
 
 // Register registers memory of another process. r is as for Bind. When the process that

@@ -81,6 +81,7 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 			errs = errors.Join(errs, err)
 			continue
 		}
+		bs.recordOwner(ctx, o.ino, next)
 		next.SetReplicas(slices.DeleteFunc(heirs, func(r *content.Bound) bool { return r == next }))
 		o.mu.Lock()
 		o.tier, o.body = to, next
@@ -91,6 +92,21 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 		return nil
 	}
 	return errs
+}
+
+// recordOwner records whose memory an object is now, where a later daemon needs that.
+func (bs *bindings) recordOwner(ctx context.Context, ino Ino, b *content.Bound) {
+	m := sourceOf(b)
+	if !m.holder.Load().store.lasting {
+		return
+	}
+	err := bs.meta.Unbind(ctx, ino, true) // if the daemon dies here, the object is lost
+	if err == nil {
+		_, err = bs.meta.Bind(ctx, ino, m.holder.Load().bindingOf(ctx, m.blobs), nil)
+	}
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) { // without a name it needs none
+		bs.log.Warn("could not record the new memory of an object; it is lost at the next start", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+	}
 }
 
 func boolInt(b bool) int {

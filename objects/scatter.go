@@ -99,6 +99,11 @@ func (h *Holder) mayScatter(ctx context.Context, in *metadata.Inode, replica boo
 
 // scatter fills blobs with the object's bytes.
 func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
+	if b, bound := o.content().(*content.Bound); bound {
+		if err := b.Await(ctx); err != nil { // a wait in the copy could not be interrupted
+			return err
+		}
+	}
 	size, err := o.end()
 	if err != nil {
 		return err
@@ -200,7 +205,7 @@ func (o *object) scatterBound(ctx context.Context, part stretch) (copied bool, e
 	}
 	end, body, err := o.extent()
 	if b, ours := body.(*content.Bound); err == nil && ours && part.off <= end && part.n <= end-part.off {
-		return b.CopyTo(part.off, part.n, part.region.body, part.at) //nolint:contextcheck // a copy that has begun is finished
+		return b.CopyTo(part.off, part.n, part.region.body, part.at) //nolint:contextcheck // a piece that has begun is finished
 	}
 	return false, nil
 }

@@ -39,6 +39,9 @@ type Store struct {
 	// work counts the background work, for which Close waits.
 	work *sync.WaitGroup
 	stop context.CancelFunc
+	// lasting reports whether a later process continues with what this one has.
+	lasting  bool
+	receipts *receipts
 	// owners reports the exit of processes that own or use memory.
 	owners *owner.Watcher
 	// holders has the holders that have not been closed, as keys.

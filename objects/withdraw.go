@@ -47,9 +47,16 @@ func (o *object) publisherEnded(of *offer) error {
 
 // removeOffered removes the name of a file in publish/, which the caller has pinned.
 // may is called under the lock of the names, before anything has changed.
-func (ps *publications) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, may func() error) error {
+// receipt is noted beside that of the publisher, if the file was received; empty is none.
+func (ps *publications) removeOffered(ctx context.Context, o *object, of *offer, kind EventKind, receipt string, may func() error) error {
 	in := metadata.Inode{Ino: o.ino, Parent: metadata.PublishIno, Name: of.name}
-	return ps.names.unlinkSame(context.WithoutCancel(ctx), in, kind, func(metadata.Inode) error { return may() })
+	var receipts []string
+	for _, text := range []string{of.receipt, receipt} {
+		if kind == EventConsumed && text != "" {
+			receipts = append(receipts, text)
+		}
+	}
+	return ps.names.unlinkNoting(context.WithoutCancel(ctx), in, kind, receipts, func(metadata.Inode) error { return may() })
 }
 
 // withdraw removes a publication whose memory has ended, unless a reader has taken it
@@ -63,7 +70,7 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 	if o.offer.Load() != of {
 		return
 	}
-	err := ps.removeOffered(ctx, o, of, EventWithdrawn, of.untaken)
+	err := ps.removeOffered(ctx, o, of, EventWithdrawn, "", of.untaken)
 	if err == nil || of.untaken() != nil {
 		return
 	}
@@ -74,11 +81,17 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
+// overPublished is a name in publish/ that is to be removed, and the receipts to be noted.
+type overPublished struct {
+	name     string
+	receipts []string
+}
+
 // clearPublished removes the files that an earlier run has left in publish/ and that
 // can't be received: those that were received, except for their name, and memory of
 // holders of that run. It gives the directory the mode and owner of the devices'
 // directories. It runs before the store is in use.
-func (st *startup) clearPublished(ctx context.Context, o Options) error {
+func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) error {
 	_, err := st.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
 		in.Mode, in.UID, in.GID = metadata.TypeDir|o.DirMode.Perm(), o.UID, o.GID
 		return nil
@@ -86,7 +99,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the directory publish: %w", err)
 	}
-	var over []metadata.Entry
+	var over []overPublished
 	after := metadata.Cookie(0)
 	for {
 		entries, err := st.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
@@ -99,8 +112,12 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
-			if in.Taken || in.Bound != metadata.Unbound {
-				over = append(over, e)
+			keep, receipt, err := bs.keepPublished(ctx, in)
+			if err != nil {
+				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
+			}
+			if !keep {
+				over = append(over, overPublished{name: e.Name, receipts: receipt})
 			}
 		}
 		if len(entries) < publishChunk {
@@ -108,8 +125,8 @@ func (st *startup) clearPublished(ctx context.Context, o Options) error {
 		}
 	}
 	for _, e := range over {
-		if _, err := st.meta.Unlink(ctx, metadata.PublishIno, e.Name); err != nil && !errors.Is(err, metadata.ErrNotExist) {
-			return fmt.Errorf("remove publication %q: %w", e.Name, err)
+		if _, err := metadata.ReceiptsOf(st.meta).Unlink(ctx, metadata.PublishIno, e.name, e.receipts); err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			return fmt.Errorf("remove publication %q: %w", e.name, err)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/tensors"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
@@ -68,6 +69,9 @@ func (h *held) torture(usual int, users map[string]func(*heldUser) error) {
 		}
 		last := 0
 		for range count {
+			if rand.IntN(4) > 0 { // the holder gives up if it never comes so far
+				kit.Eventually(h.t, time.Minute, func() error { _, err := h.m.Client().Version(h.t.Context()); return err })
+			}
 			<-time.After(time.Duration(200+rand.IntN(1800)) * time.Millisecond) // a random moment
 			kit.Eventually(h.t, time.Minute, func() bool {
 				pid := h.m.Living()
@@ -104,7 +108,10 @@ func (h *held) use(users map[string]func(*heldUser) error, disturb func()) {
 	var all sync.WaitGroup
 	for name, use := range users {
 		all.Go(func() {
-			w := &heldUser{dir: h.m.Path(name), mount: h.m.Dir, last: h.devices[len(h.devices)-1], stop: stop, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}
+			w := &heldUser{
+				t: h.t, python3: pythonFolder(h.t), dir: h.m.Path(name), mount: h.m.Dir, socket: socketOf(h.m), last: h.devices[len(h.devices)-1], stop: stop,
+				rng: rand.New(rand.NewPCG(1, uint64(len(name)))),
+			}
 			if err := os.Mkdir(w.dir, 0o755); err != nil {
 				h.t.Error(err)
 				return
@@ -180,7 +187,9 @@ func (h *held) clear() {
 
 // heldUser is a program that uses one directory.
 type heldUser struct {
-	dir, mount, last string
+	t                        *testing.T
+	dir, mount, socket, last string
+	python3                  string // the folder of the package
 
 	round int
 	rng   *rand.Rand
@@ -190,6 +199,10 @@ type heldUser struct {
 	data []byte
 	view []byte
 	at   int
+	own  []*heldSession
+	// events and open are those of programs with sessions.
+	events *client.Watch
+	open   *client.File
 }
 
 func (w *heldUser) stopped() bool {
@@ -495,7 +508,7 @@ func (w *heldUser) close() error {
 	if w.file != nil {
 		errs = append(errs, w.file.Close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, w.leave())...)
 }
 
 // inOrder calls the steps until one fails.

@@ -68,6 +68,8 @@ type KV struct {
 	// failed is why a layer could not be written; there are no more commits then.
 	// +checklocks:mu
 	failed error
+	// journal has the layers for the process that follows; nil for none. It is set before the first commit.
+	journal *journal
 }
 
 var (
@@ -145,6 +147,9 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 	kv.begins()
 	if kv.space, err = newSpace(opts, kv.lock); err == nil {
 		err = kv.testify(ctx, opts, found)
+	}
+	if err == nil && opts.Journal != nil {
+		err = kv.resume(ctx, opts.Journal)
 	}
 	if err != nil {
 		return errors.Join(err, kv.db.Close())
@@ -344,7 +349,7 @@ func (kv *KV) Close() error {
 	for limit := time.Now().Add(closeLimit); ; {
 		select {
 		case err := <-ended:
-			return errors.Join(err, kv.witnesses.close(), kv.space.removeNext(), unlockDir(kv.lock))
+			return errors.Join(err, kv.witnesses.close(), kv.journal.close(), kv.space.removeNext(), unlockDir(kv.lock))
 		case <-look.C:
 		}
 		err := kv.space.finishable()

@@ -95,6 +95,9 @@ func (kv *KV) order(t *txn) (version uint64, err error) {
 	case t.from.conflicts(t.version, t.reads):
 		return 0, errConflict
 	}
+	if err = kv.journal.add(&c); err != nil {
+		return 0, err
+	}
 	kv.version++
 	kv.active.add(kv.version, c)
 	return kv.version, nil
@@ -176,6 +179,7 @@ func (kv *KV) fail(l *layer, err error) {
 	left := l.bytes + kv.active.bytes
 	before := kv.base
 	kv.frozen, kv.active, kv.base = nil, newLayer(nil), now
+	kv.journal.fail()
 	kv.mu.Unlock()
 	before.release()
 	kv.space.done(left)
@@ -194,6 +198,7 @@ func (kv *KV) freeze(version uint64) (*layer, error) {
 	}
 	kv.frozen, kv.active = kv.active, newLayer(kv.active)
 	kv.frozen.next = kv.active
+	kv.journal.freeze()
 	return kv.frozen, nil
 }
 
@@ -203,6 +208,7 @@ func (kv *KV) settled(l *layer) {
 	kv.mu.Lock()
 	before := kv.base
 	kv.frozen, kv.base, kv.written = nil, now, l.last
+	kv.journal.settled()
 	kv.mu.Unlock()
 	before.release()
 	kv.space.done(l.bytes)
@@ -259,6 +265,7 @@ func (kv *KV) writeSome(writes []*change) error {
 	}
 	b := batch{Txn: kv.db.NewTransaction(true), stamp: kv.stamp, entries: make([]badger.Entry, len(writes)+1)}
 	defer b.Discard()
+	kv.journal.expect(b.ReadTs() + 1)
 	for _, w := range writes {
 		kv.willHave(w)
 		if err := b.add(w); err != nil {

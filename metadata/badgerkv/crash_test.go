@@ -26,6 +26,9 @@ const crashDir = "HMCFS_BADGERKV_CRASH_DIR"
 // soonDir, if set beside it, makes it use UpdateSoon.
 const soonDir = "HMCFS_BADGERKV_SOON"
 
+// journalDir, if set beside both, gives it a journal: all changes survive then.
+const journalDir = "HMCFS_BADGERKV_JOURNAL"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		fmt.Fprintln(os.Stdout, "error", victim(context.Background(), dir))
@@ -58,8 +61,14 @@ const soonIn = 7
 // victim counts up, and prints each number once it is committed; with soonDir, those only that
 // survive.
 func victim(ctx context.Context, dir string) error {
-	soon := os.Getenv(soonDir) != ""
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir})
+	soon, opts := os.Getenv(soonDir) != "", badgerkv.Options{Dir: dir}
+	if os.Getenv(journalDir) != "" {
+		var err error
+		if opts.Journal, err = journalOf(dir); err != nil {
+			return err
+		}
+	}
+	kv, err := badgerkv.Open(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -85,7 +94,7 @@ func victim(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if !later {
+		if !later || opts.Journal != nil {
 			fmt.Fprintln(os.Stdout, n)
 		}
 	}
@@ -112,18 +121,19 @@ func TestKilled(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		env   string
+		env   []string
 		lines int
 		ahead int // transactions that may be there beyond those reported
 	}{
-		{"Update", "", 8000, 1},
-		{"UpdateSoon", soonDir + "=1", 2000, soonIn},
+		{"Update", nil, 8000, 1},
+		{"UpdateSoon", []string{soonDir + "=1"}, 2000, soonIn},
+		{"journal", []string{soonDir + "=1", journalDir + "=1"}, 20000, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for range rounds {
-				said := killVictim(t, dir, 1+rand.IntN(c.lines), c.env)
-				kv := open(t, dir)
+				said := killVictim(t, dir, 1+rand.IntN(c.lines), c.env...)
+				kv := openJournaled(t, dir)
 				if err := kv.View(t.Context(), func(tx metadata.KVTxn) error { return allIsThere(tx, said, c.ahead) }); err != nil {
 					t.Error(err)
 				}
@@ -258,10 +268,10 @@ func allIsThere(tx metadata.KVTxn, said, ahead int) error {
 
 // killVictim runs a victim, kills it after some lines, and returns the last number that it
 // reported.
-func killVictim(t *testing.T, dir string, lines int, env string) int {
+func killVictim(t *testing.T, dir string, lines int, env ...string) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^$")
-	cmd.Env = append(os.Environ(), crashDir+"="+dir, env)
+	cmd.Env = append(append(os.Environ(), crashDir+"="+dir), env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

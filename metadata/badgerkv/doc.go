@@ -15,6 +15,9 @@
 // commits since it began that have changed a key which it has read. A filter tells which keys Badger
 // does not have: they are not looked for, and not removed.
 //
+// With a journal the layers are in shared memory, too, which another process keeps: then what
+// UpdateSoon has returned for survives the end of the process as well (docs/adr/0027).
+//
 // Badger is configured for low memory use: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays empty and needs no
 // garbage collection.

@@ -2,6 +2,7 @@ package badgerkv
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -74,3 +75,14 @@ func (kv *KV) Waits() bool {
 
 // FlushAfter sets the time after which changes of UpdateSoon are written, before there are any.
 func (kv *KV) FlushAfter(d time.Duration) { kv.flushAfter = d }
+
+// SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
+// after the first flush.
+func SpoilJournal(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{0xff, 0xff, 0xff}, journalHead+journalHalf+6)
+	return errors.Join(err, f.Close())
+}

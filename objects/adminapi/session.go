@@ -23,6 +23,15 @@ const (
 // SessionHeader is the header in which a call names its session.
 const SessionHeader = "Hmcfs-Session"
 
+// ContinuesHeader is the header of the answer to a request for a session that a later daemon continues
+// if this one dies: the time, in seconds, within which the client must come back. It then names the
+// session in SessionHeader of its request for one.
+const ContinuesHeader = "Hmcfs-Continues"
+
+// HolderSocket is the name of the socket, beside the daemon's, of the process that starts the daemon again. If nobody
+// listens there any more, no daemon follows one that has died.
+const HolderSocket = "hold.sock"
+
 // MaxCall bounds the body of a call, in bytes: 10 000 of the longest keys have room for more
 // than a hundred blobs each.
 const MaxCall = 64 << 20
@@ -48,6 +57,7 @@ const (
 	VerbExpire      Verb = "expire"
 	VerbWait        Verb = "wait"
 	VerbUnregister  Verb = "unregister"
+	VerbContinue    Verb = "continue"
 )
 
 // SessionLine is a line of the response to opening a session. The first line names the
@@ -115,6 +125,8 @@ type Register struct {
 	Target bool `json:"target,omitempty"`
 	// Descriptors is the number of descriptors passed with the request.
 	Descriptors int `json:"descriptors,omitempty"`
+	// Number is the number that the memory had before, in a session that is continued.
+	Number hetero.MemoryID `json:"number,omitempty"`
 }
 
 // Registered is the answer to Register.
@@ -153,6 +165,9 @@ type Event struct {
 	// Dropped is the number of events that one of kind dropped replaces.
 	Dropped uint64 `json:"dropped,omitempty"`
 }
+
+// EventDropped is the kind of an event that stands for others.
+const EventDropped = "dropped"
 
 // Duration is a time.Duration as text: "20s", "1.5ms".
 type Duration time.Duration

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -35,6 +37,20 @@ type answer struct {
 	into []byte
 	// over is true when the last frame has been read.
 	over bool
+	// begun is true after the report that the call continues in the background.
+	begun bool
+	// verb and call are those of the call, or file if it is one on files, to be asked again, and asked is memory for the latter;
+	// started is the time at which it began, if it has a timeout.
+	verb    adminapi.Verb
+	call    *adminapi.Call
+	called  adminapi.Call
+	file    *fileAsk
+	asked   fileAsk
+	started time.Time
+	// sent reports that the call was sent, or would have been if there were a daemon. Session.sending guards it.
+	sent bool
+	// left is set when the caller needs no more of the answer.
+	left atomic.Bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
 	came chan struct{}
 	// told says which keys have a result.
@@ -49,6 +65,9 @@ type answer struct {
 	buf, used []byte
 	// +checklocks:mu
 	parts []part
+	// answered is set when the last part has arrived.
+	// +checklocks:mu
+	answered bool
 	// err is set when no more parts will arrive although the last one has not.
 	// +checklocks:mu
 	err error
@@ -60,6 +79,11 @@ type part struct {
 	body []byte
 	// data is the rest of the frame if it was read into the answer's memory.
 	data []byte
+}
+
+// isLast reports whether no more parts follow.
+func (p part) isLast() bool {
+	return p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
 }
 
 const (
@@ -80,7 +104,8 @@ func (s *Session) newAnswer(ctx context.Context) *answer {
 	} else {
 		a = &answer{session: s, came: make(chan struct{}, 1)}
 	}
-	a.ctx, a.stop, a.alone, a.over = ctx, nil, true, false
+	a.ctx, a.stop, a.alone, a.over, a.begun, a.sent = ctx, nil, true, false, false, false
+	a.left.Store(false)
 	return a
 }
 
@@ -95,7 +120,7 @@ func (a *answer) recycle() {
 		a.buf = a.used
 	}
 	keep := a.err == nil && len(a.parts) == 0 && cap(a.told) <= longestSpare
-	a.number, a.used = 0, nil
+	a.number, a.used, a.answered = 0, nil, false
 	a.mu.Unlock()
 	if !keep {
 		return
@@ -104,7 +129,7 @@ func (a *answer) recycle() {
 	case <-a.came:
 	default:
 	}
-	a.keys, a.ctx, a.into, a.first = nil, nil, nil, part{}
+	a.keys, a.ctx, a.into, a.first, a.call, a.file, a.asked, a.called = nil, nil, nil, part{}, nil, nil, fileAsk{}, adminapi.Call{}
 	s := a.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,6 +164,7 @@ func (a *answer) add(number uint64, p part) {
 	a.mu.Lock()
 	if a.number == number {
 		a.parts = append(a.parts, p)
+		a.answered = p.isLast()
 	}
 	a.mu.Unlock()
 	a.signal()
@@ -172,7 +198,7 @@ func (a *answer) next() (part, error) {
 			a.parts[n] = part{} // its body can be large
 			a.parts = a.parts[:n]
 			a.mu.Unlock()
-			a.over = p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
+			a.over = p.isLast()
 			return p, nil
 		}
 		err := a.err
@@ -186,6 +212,13 @@ func (a *answer) next() (part, error) {
 			a.session.readFor(a)
 		}
 	}
+}
+
+// isAnswered reports whether the whole answer has arrived.
+func (a *answer) isAnswered() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.answered
 }
 
 // ready reports whether next has something to return.
@@ -210,7 +243,14 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	if err = s.start(a); err != nil {
 		return nil, false, err
 	}
-	if err = s.sendCall(verb, a.id, q); err != nil {
+	if s.continues > 0 {
+		a.verb, a.called = verb, *q // q itself would have to be allocated
+		a.call = &a.called
+		if q.Timeout > 0 {
+			a.started = time.Now()
+		}
+	}
+	if err = s.sendNew(a, verb, q); err != nil {
 		s.forget(a)
 		return nil, false, fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
@@ -230,10 +270,34 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 	return nil, asked, err
 }
 
-// sendCall sends a call. Its error is that of encoding.
-func (s *Session) sendCall(verb adminapi.Verb, id uint64, q *adminapi.Call) error {
+// sendNew sends a call. Its error is that of encoding.
+func (s *Session) sendNew(a *answer, verb adminapi.Verb, q *adminapi.Call) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
+	a.sent = true
+	return s.sendCall(verb, a.id, q, false)
+}
+
+// repeat sends the call of an answer again: a daemon before may have carried it out.
+//
+// +checklocks:s.sending
+func (a *answer) repeat(s *Session) error {
+	if a.file != nil {
+		return s.sendFileCall(a.file, a.id, true)
+	}
+	q := a.call
+	if q.Timeout > 0 {
+		rest := *q
+		rest.Timeout = max(adminapi.Duration(time.Millisecond), q.Timeout-adminapi.Duration(time.Since(a.started)))
+		q = &rest
+	}
+	return s.sendCall(a.verb, a.id, q, true)
+}
+
+// sendCall sends a call. Its error is that of encoding.
+//
+// +checklocks:s.sending
+func (s *Session) sendCall(verb adminapi.Verb, id uint64, q *adminapi.Call, again bool) error {
 	frame, err := frames.AppendCall(frames.Begin(s.out[:0], frames.KindCall, frames.VerbNumber(verb), id), q)
 	if err != nil {
 		return err
@@ -244,17 +308,54 @@ func (s *Session) sendCall(verb adminapi.Verb, id uint64, q *adminapi.Call) erro
 	if size := len(frame) - frames.HeaderSize; size > frames.MaxBody {
 		return fmt.Errorf("the call has %d bytes, the maximum is %d", size, frames.MaxBody)
 	}
+	if again {
+		frames.SetAgain(frame)
+	}
 	if err = frames.Finish(frame, 0); err == nil {
 		s.writeLocked(frame)
 	}
 	return err
 }
 
+// keep makes the call of an answer independent of its caller's memory: it may be asked again after
+// the caller has gone on.
+func (a *answer) keep() {
+	a.keys = slices.Clone(a.keys)
+	if a.session.continues == 0 {
+		return
+	}
+	q := *a.call
+	q.Keys, q.Lists = a.keys, slices.Clone(q.Lists)
+	for i := range q.Lists {
+		q.Lists[i].Blobs = slices.Clone(q.Lists[i].Blobs)
+	}
+	a.session.sending.Lock()
+	defer a.session.sending.Unlock()
+	a.call = &q
+}
+
 // cancel tells the daemon that the rest of the answer is no longer needed. What it answers to
 // that can be read for a while.
 func (a *answer) cancel() {
-	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	if a.leave() {
+		return
+	}
 	time.AfterFunc(leaveLimit, func() { a.fail(errLate) })
+}
+
+// leave tells the daemon that the rest of the answer is no longer needed. It returns true if there is no
+// daemon, and therefore no rest.
+func (a *answer) leave() (away bool) {
+	s := a.session
+	a.left.Store(true)
+	s.sending.Lock()
+	s.writeLocked(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	away = s.cut && s.continues > 0
+	s.sending.Unlock()
+	if away {
+		a.fail(errAway)
+	}
+	return away
 }
 
 // errLate reports that the daemon does not end a call that was cancelled.
@@ -268,7 +369,7 @@ func (a *answer) end() {
 		a.session.forget(a)
 		return
 	}
-	a.session.send(frames.Begin(nil, frames.KindCancel, 0, a.id))
+	a.leave()
 	a.alone = false
 	go func() {
 		defer a.session.forget(a)
@@ -313,6 +414,10 @@ func (a *answer) each(plain func(n int), line func(adminapi.Line)) (begun bool, 
 				return false, io.EOF
 			}
 		case frames.KindBegun:
+			if again := a.begun; again {
+				continue // the call was asked again
+			}
+			a.begun = true
 			return true, a.session.failureOf(p.body)
 		case frames.KindFailure:
 			return false, a.session.failureOf(p.body)

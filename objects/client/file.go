@@ -255,6 +255,7 @@ func (f *File) Close() error {
 	if closed {
 		return f.fault("close", fs.ErrClosed)
 	}
+	f.files.session.forgetFile(f.handle)
 	_, err := f.ask(context.Background(), "close", frames.FileClose, frames.FileCall{}, nil)
 	return err
 }

@@ -65,7 +65,11 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 			a.recycle()
 		}
 	}()
-	if err := s.sendFileCall(q, a.id); err != nil {
+	if s.continues > 0 {
+		a.asked = *q // q itself would have to be allocated
+		a.file = &a.asked
+	}
+	if err := s.sendNewFile(a, q); err != nil {
 		a.over = true // it has not begun
 		return frames.FileAnswer{}, err
 	}
@@ -90,6 +94,14 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 	return got, err
 }
 
+// sendNewFile is sendNew for a call on files.
+func (s *Session) sendNewFile(a *answer, q *fileAsk) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	a.sent = true
+	return s.sendFileCall(q, a.id, false)
+}
+
 // closedError makes the error of a session that was closed one of package io/fs, too.
 func closedError(err error) error {
 	if errors.Is(err, hetero.ErrClosed) {
@@ -99,9 +111,9 @@ func closedError(err error) error {
 }
 
 // sendFileCall sends a call. Its error is that of encoding.
-func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
-	s.sending.Lock()
-	defer s.sending.Unlock()
+//
+// +checklocks:s.sending
+func (s *Session) sendFileCall(q *fileAsk, id uint64, again bool) error {
 	head, err := frames.AppendFileCall(frames.Begin(s.out[:0], frames.KindFile, uint8(q.verb), id), &q.call)
 	if errors.Is(err, frames.ErrFrame) {
 		return syscall.ENAMETOOLONG
@@ -110,6 +122,9 @@ func (s *Session) sendFileCall(q *fileAsk, id uint64) error {
 		return err
 	}
 	s.out = head
+	if again {
+		frames.SetAgain(head)
+	}
 	if len(q.call.Data) <= sessionBuffer/2 {
 		head = append(head, q.call.Data...)
 		s.out = head

@@ -83,13 +83,23 @@ func (f *Files) Open(name string) (fs.File, error) {
 
 // OpenFile opens a file, or a directory for reading. flag has the bits of os.OpenFile.
 func (f *Files) OpenFile(name string, flag int, perm fs.FileMode) (*File, error) {
-	a, err := f.named(fileAsk{op: "open", name: name, verb: frames.FileOpen, call: frames.FileCall{
-		Name: name, Flags: uint32(flag &^ syscall.O_CLOEXEC), Mode: modeOf(perm) &^ f.umask,
-	}})
-	if err != nil {
-		return nil, err
+	for {
+		generation := f.session.daemon()
+		a, err := f.named(fileAsk{op: "open", name: name, verb: frames.FileOpen, call: frames.FileCall{
+			Name: name, Flags: uint32(flag &^ syscall.O_CLOEXEC), Mode: modeOf(perm) &^ f.umask,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		file := &File{files: f, name: name, handle: a.Handle, appends: flag&os.O_APPEND != 0}
+		kept, err := f.session.opened(file, uint32(flag), &a, generation)
+		if err != nil || kept {
+			return file, err
+		}
+		// The daemon has died, and it is not known which one has opened the file.
+		_, _ = file.ask(context.Background(), "close", frames.FileClose, frames.FileCall{}, nil) // one of them does not know it
+		flag &^= os.O_EXCL | os.O_TRUNC
 	}
-	return &File{files: f, name: name, handle: a.Handle, appends: flag&os.O_APPEND != 0}, nil
 }
 
 // Create creates a file, or truncates an existing one, and opens it for reading and writing.

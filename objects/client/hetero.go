@@ -92,7 +92,7 @@ func (s *Session) batch(ctx context.Context, verb adminapi.Verb, q *adminapi.Cal
 		a.end()
 		return nil, a.why(err)
 	}
-	a.keys = slices.Clone(a.keys)
+	a.keep()
 	b, settle := hetero.NewBatch()
 	go func() {
 		r := make(hetero.Results, len(a.keys))
@@ -124,7 +124,7 @@ func (s *Session) futures(ctx context.Context, verb adminapi.Verb, q *adminapi.C
 	if !lasting {
 		a.unwatch()
 	}
-	a.keys = slices.Clone(a.keys)
+	a.keep()
 	go a.outcomes(told, each)
 	return futures, whole
 }
@@ -237,12 +237,11 @@ func (s *Session) Delete(ctx context.Context, keys []string) (hetero.Results, er
 
 // Exist reports for each key whether it names an object whose bytes are available.
 func (s *Session) Exist(ctx context.Context, keys []string) ([]bool, error) {
-	there, came := make([]bool, len(keys)), 0
+	there, came := make([]bool, len(keys)), make([]bool, len(keys))
 	err := s.listed(ctx, adminapi.VerbExist, &adminapi.Call{Keys: keys}, func(l adminapi.Line) {
-		there[l.N] = l.Exists
-		came++
+		there[l.N], came[l.N] = l.Exists, true
 	})
-	if err == nil && came != len(keys) {
+	if err == nil && slices.Contains(came, false) {
 		err = errAnswer
 	}
 	if err != nil {

@@ -78,23 +78,27 @@ const (
 )
 
 // readFor reads frames, and passes them to the answers that they belong to, until there is one
-// for an answer, or the session has ended. The caller has taken the role, which this returns.
+// for an answer, or the session has ended. The caller has taken the role, which this returns, unless it
+// is needed for the search for the next daemon.
 func (s *Session) readFor(a *answer) {
-	defer func() { s.role <- struct{}{} }()
-	s.conn.Expect(min(time.Duration(len(a.keys))*keyPatience, mostPatience))
+	s.link.Load().Expect(min(time.Duration(len(a.keys))*keyPatience, mostPatience))
 	for !a.ready() {
 		h, p, err := s.in.next()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			continue // it was interrupted, perhaps for another answer
 		}
+		if err != nil && s.depart(err) {
+			return
+		}
 		if err != nil || h.Kind == frames.KindEnded {
 			s.over()
-			return
+			break
 		}
 		if of := s.answerTo(h.ID); of != nil {
 			of.add(h.ID, p)
 		}
 	}
+	s.role <- struct{}{}
 }
 
 // answerTo returns the answer to a call in progress; nil for none.
@@ -105,7 +109,7 @@ func (s *Session) answerTo(id uint64) *answer {
 }
 
 // interrupt makes the goroutine that reads look at its answer.
-func (s *Session) interrupt() { s.conn.Interrupt() }
+func (s *Session) interrupt() { s.link.Load().Interrupt() }
 
 // over records that the session has ended.
 func (s *Session) over() {

@@ -33,15 +33,49 @@ func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.Memo
 		return 0, err
 	}
 	defer s.calls.Done()
-	x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
-	if err != nil {
-		return 0, s.exchangeError(ctx, err)
+	return s.register(ctx, question, files)
+}
+
+// register makes a request to register memory: once, or again if the daemon has died meanwhile.
+func (s *Session) register(ctx context.Context, question adminapi.Register, files []*os.File) (hetero.MemoryID, error) {
+	for {
+		generation, err := s.present(ctx)
+		if err != nil {
+			return 0, err
+		}
+		x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
+		if err != nil {
+			if ctx.Err() == nil && mayBeDeath(err) && s.replaced(generation) {
+				continue
+			}
+			return 0, s.exchangeError(ctx, err)
+		}
+		_ = x.close() // the answer has been read
+		if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
+			return 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
+		}
+		id := x.reply.Registered.Memory
+		if s.continues == 0 {
+			return id, nil
+		}
+		own, err := duplicates(files)
+		if err != nil {
+			return 0, err
+		}
+		if s.remember(id, registration{question: question, files: own}, generation) {
+			return id, nil
+		}
+		adminapi.CloseAll(own) // the daemon that has registered it is gone
 	}
-	_ = x.close() // the answer has been read
-	if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
-		return 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
+}
+
+// mayBeDeath reports whether an error can be that of a daemon that has died, or of the next one, which
+// does not know the session yet.
+func mayBeDeath(err error) bool {
+	if said, ok := errors.AsType[*Error](err); ok {
+		return said.Code == adminapi.CodeNoSession
 	}
-	return x.reply.Registered.Memory, nil
+	return true
 }
 
 // enter counts a call that has a connection of its own.
@@ -71,7 +105,11 @@ func (s *Session) exchangeError(ctx context.Context, err error) error {
 
 // Unregister releases memory.
 func (s *Session) Unregister(ctx context.Context, id hetero.MemoryID) error {
-	return s.listed(ctx, adminapi.VerbUnregister, &adminapi.Call{Memory: id}, func(adminapi.Line) {})
+	err := s.listed(ctx, adminapi.VerbUnregister, &adminapi.Call{Memory: id}, func(adminapi.Line) {})
+	if err == nil {
+		s.unremember(id)
+	}
+	return err
 }
 
 // settling bounds the wait that determines whether the end of a connection is the end of the

@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,12 +21,21 @@ import (
 )
 
 // Session is a hetero.Client of this process. It exists as long as its connection does: it
-// ends with Close, and when the process exits for any reason. If the daemon exits, all later
-// calls are hetero.ErrDisconnected; the session does not reconnect, since its state is gone.
+// ends with Close, and when the process exits for any reason. If the daemon ends, all later
+// calls are hetero.ErrDisconnected. But if a holder starts a daemon again that has died, the session
+// continues: calls wait, those in progress are asked again, and memory, keys and publications are
+// as before.
 type Session struct {
 	client *Client
 	id     string
-	conn   *frames.Conn
+	// continues is the time within which the session comes back to the daemon that follows one that has
+	// died; 0 if it ends with the daemon.
+	continues time.Duration
+	// link is the connection to the daemon, or the last one.
+	link atomic.Pointer[frames.Conn]
+	// lost has an element when the daemon has died, and quit ends what waits for that.
+	lost chan struct{}
+	quit context.CancelFunc
 	// gone is closed when the daemon, or Close, has ended the session, as soon as somebody
 	// reads.
 	gone chan struct{}
@@ -39,7 +50,7 @@ type Session struct {
 	// out is memory for the frames of calls.
 	// +checklocks:sending
 	out []byte
-	// cut is true after a failure, when a part of a frame may have been sent.
+	// cut is true after a failure, when a part of a frame may have been sent, and while there is no daemon.
 	// +checklocks:sending
 	cut bool
 
@@ -53,6 +64,18 @@ type Session struct {
 	// answers are those of the calls in progress, by number; nil once the session has ended.
 	// +checklocks:mu
 	answers map[uint64]*answer
+	// registered is memory that is registered again with the next daemon.
+	// +checklocks:mu
+	registered map[hetero.MemoryID]registration
+	// files are the open files, by their handles, which are opened again with the next daemon.
+	// +checklocks:mu
+	files map[uint64]reopening
+	// back is closed when the next daemon is there, or none came; nil while there is one. generation
+	// counts them.
+	// +checklocks:mu
+	back chan struct{}
+	// +checklocks:mu
+	generation int
 	// spare are answers to calls that are over, at most maxSpare.
 	// +checklocks:mu
 	spare []*answer
@@ -84,63 +107,75 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	conn, err := c.connect(ctx)
+	hello, err := c.first(ctx)
 	if err != nil {
 		return nil, c.heteroError(err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	from := &source{conn}
-	in := bufio.NewReaderSize(from, sessionBuffer)
-	hello, err := greet(conn, in)
-	if !stop() {
-		err = errors.Join(hetero.ContextError(ctx.Err()), err)
-	}
-	if err != nil {
-		_ = conn.Close() // the failure is returned
-		return nil, c.heteroError(err)
-	}
-	adopted, err := frames.Adopt(conn, sendLimit)
-	if err != nil {
-		return nil, c.heteroError(err)
-	}
-	from.Reader = adopted
+	life, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
-		client: c, id: hello.Session, conn: adopted, gone: make(chan struct{}), answers: map[uint64]*answer{},
-		role: make(chan struct{}, 1), in: receiver{in: in},
+		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), lost: make(chan struct{}, 1), quit: quit,
+		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
+		role: make(chan struct{}, 1), in: receiver{in: hello.in},
 	}
+	s.link.Store(hello.conn)
 	s.in.of = s.answerTo
 	s.role <- struct{}{}
+	if s.continues > 0 {
+		go s.continueWith(life)
+		go s.guard(hello.conn)
+	}
 	return s, nil
 }
 
 // source reads from the connection that a session has at the time.
 type source struct{ io.Reader }
 
-// greet requests a session, and reads the greeting of the daemon.
-func greet(conn *net.UnixConn, in *bufio.Reader) (frames.Hello, error) {
+// greeting is the daemon's first answer.
+type greeting struct {
+	frames.Hello
+	// continues is the time within which the client comes back to the daemon that follows; 0 if none does.
+	continues time.Duration
+	// conn is the connection, and in what is read of it.
+	conn *frames.Conn
+	in   *bufio.Reader
+}
+
+// greet requests a session, and reads the greeting of the daemon. before names one of a daemon before.
+func greet(conn *net.UnixConn, in *bufio.Reader, before string) (greeting, error) {
 	const request = "POST " + adminapi.PathSession + " HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: " +
-		frames.Protocol + "\r\nContent-Length: 0\r\n\r\n"
-	if _, err := io.WriteString(conn, request); err != nil {
-		return frames.Hello{}, err
+		frames.Protocol + "\r\n%sContent-Length: 0\r\n\r\n"
+	header := ""
+	if before != "" {
+		header = adminapi.SessionHeader + ": " + before + "\r\n"
+	}
+	if _, err := fmt.Fprintf(conn, request, header); err != nil {
+		return greeting{}, err
 	}
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil {
-		return frames.Hello{}, err
+		return greeting{}, err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		data, rerr := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 		_ = resp.Body.Close() // it has been read
-		return frames.Hello{}, errors.Join(rerr, failure(resp.StatusCode, data))
+		return greeting{}, errors.Join(rerr, failure(resp.StatusCode, data))
 	}
 	hello := receiver{in: in}
 	h, p, err := hello.next()
 	if err != nil {
-		return frames.Hello{}, err
+		return greeting{}, err
 	}
 	if h.Kind != frames.KindHello {
-		return frames.Hello{}, errAnswer
+		return greeting{}, errAnswer
 	}
-	return frames.ParseHello(p.body)
+	parsed, err := frames.ParseHello(p.body)
+	return greeting{Hello: parsed, continues: continuesOf(resp.Header)}, err
+}
+
+// continuesOf returns the time within which a client comes back to the daemon that follows one that has died; 0 if none follows.
+func continuesOf(h http.Header) time.Duration {
+	seconds, _ := strconv.Atoi(h.Get(adminapi.ContinuesHeader)) // none is 0
+	return time.Duration(max(seconds, 0)) * time.Second
 }
 
 // Close ends the session and returns once the daemon has released everything that belonged to
@@ -154,11 +189,19 @@ func (s *Session) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.conn.Shut(unix.SHUT_WR)
+	s.quit()
+	s.link.Load().Shut(unix.SHUT_WR)
 	s.attend(endLimit)
-	_ = s.conn.Close() // no more data will arrive
+	_ = s.link.Load().Close() // no more data will arrive
 	s.attend(endLimit)
 	s.calls.Wait()
+	s.mu.Lock()
+	left := s.registered
+	s.registered = nil
+	s.mu.Unlock()
+	for _, r := range left {
+		adminapi.CloseAll(r.files)
+	}
 }
 
 // attend reads until the session has ended, or for at most a time.
@@ -227,26 +270,20 @@ func (s *Session) forget(a *answer) {
 	s.calls.Done()
 }
 
-// send writes a frame. If that fails the session ends.
-func (s *Session) send(frame []byte) {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	s.writeLocked(frame)
-}
-
-// writeLocked writes a frame.
+// writeLocked writes a frame. If that fails the connection ends.
 //
 // +checklocks:s.sending
 func (s *Session) writeLocked(frame []byte, more ...[]byte) {
 	if s.cut {
 		return
 	}
-	if err := s.conn.Write(frame, more...); err != nil {
+	conn := s.link.Load()
+	if err := conn.Write(frame, more...); err != nil {
 		s.cut = true
 		// Both end the session, if the daemon has not done so already.
-		s.conn.Shut(unix.SHUT_WR)
+		conn.Shut(unix.SHUT_WR)
 		if !s.isClosed() { // Close reads until the daemon has ended the session
-			s.conn.Shut(unix.SHUT_RD)
+			conn.Shut(unix.SHUT_RD)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"sync"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -15,15 +17,24 @@ import (
 // Watch is a stream of the events of a mount's keys. Its methods may be called from any
 // goroutine.
 type Watch struct {
-	wire   *wire
+	client *Client
 	events chan adminapi.Event
-	// over is closed by Close, and ended when there are no more events.
-	over, ended chan struct{}
+	// quit ends the context of run; ended is closed when there are no more events.
+	quit  context.CancelFunc
+	ended chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	wire *wire
+	// +checklocks:mu
+	closed bool
 }
 
 // Watch starts a stream of the events of keys from now on. The daemon buffers events that have
 // not been read yet, up to a bound: beyond it the oldest are dropped, and an event of kind
-// "dropped" has their number. The caller must close the Watch.
+// "dropped" has their number. If a holder starts a daemon again that has died, the stream continues with an
+// event of kind "dropped" whose number is 0: there may have been events meanwhile. The caller must close the
+// Watch.
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
@@ -31,10 +42,10 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	watch := &Watch{
-		wire: w, events: make(chan adminapi.Event), over: make(chan struct{}), ended: make(chan struct{}),
-	}
-	go watch.read(lines)
+	watch := &Watch{client: c, wire: w, events: make(chan adminapi.Event), ended: make(chan struct{})}
+	life, quit := context.WithCancel(context.WithoutCancel(ctx))
+	watch.quit = quit
+	go watch.run(life, lines, w.continues)
 	return watch, nil
 }
 
@@ -56,19 +67,66 @@ func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, 
 	return w, lines, nil
 }
 
-func (w *Watch) read(lines *json.Decoder) {
+// run passes on events until there are no more.
+func (w *Watch) run(ctx context.Context, lines *json.Decoder, continues time.Duration) {
 	defer close(w.ended)
+	for w.read(ctx, lines) && continues > 0 {
+		next, err := w.again(ctx, continues)
+		if err != nil || !w.pass(ctx, adminapi.Event{Kind: adminapi.EventDropped, Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
+			return
+		}
+		lines = next
+	}
+}
+
+// read passes on events until the connection ends. It returns false if that is due to Close.
+func (w *Watch) read(ctx context.Context, lines *json.Decoder) bool {
 	for {
 		var e adminapi.Event
 		if lines.Decode(&e) != nil {
-			return
+			return !w.isClosed()
 		}
-		select {
-		case w.events <- e:
-		case <-w.over:
-			return
+		if !w.pass(ctx, e) {
+			return false
 		}
 	}
+}
+
+// pass passes on an event. It returns false after Close.
+func (w *Watch) pass(ctx context.Context, e adminapi.Event) bool {
+	select {
+	case w.events <- e:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// again requests the events from the next daemon.
+func (w *Watch) again(ctx context.Context, limit time.Duration) (lines *json.Decoder, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = w.client.retry(ctx, func(ctx context.Context) error {
+		next, found, failure := w.client.lines(ctx, adminapi.PathEvents)
+		if failure != nil {
+			return failure
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_ = w.wire.conn.Close() // it has ended
+		w.wire, lines = next, found
+		if w.closed {
+			return next.conn.Close()
+		}
+		return nil
+	})
+	return lines, err
+}
+
+func (w *Watch) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
 }
 
 // Next waits for the next event.
@@ -88,8 +146,11 @@ func (w *Watch) Next(ctx context.Context) (adminapi.Event, error) {
 
 // Close ends the stream. It must be called once.
 func (w *Watch) Close() error {
-	close(w.over)
+	w.quit()
+	w.mu.Lock()
+	w.closed = true
 	err := w.wire.conn.Close()
+	w.mu.Unlock()
 	<-w.ended
 	if err != nil {
 		return fmt.Errorf("end a watch: %w", err)

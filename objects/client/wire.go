@@ -15,6 +15,8 @@ import (
 // wire is a connection for one request, whose answer may last as long as it does.
 type wire struct {
 	conn *net.UnixConn
+	// continues is the time within which the request is made again if the daemon dies; 0 if it is not.
+	continues time.Duration
 }
 
 func (c *Client) dial(ctx context.Context) (*wire, error) {
@@ -37,6 +39,7 @@ func (w *wire) stream(path string) (*json.Decoder, error) {
 		return nil, errors.Join(werr, err)
 	}
 	if resp.StatusCode == http.StatusOK {
+		w.continues = continuesOf(resp.Header)
 		return json.NewDecoder(resp.Body), nil
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))

@@ -39,6 +39,10 @@ type Bound struct {
 	// It is set before the content has readers.
 	Source any
 
+	// absent is closed when the memory of content that InitAbsent made is there, or the content has
+	// ended; nil for other content. parts and of are not read before.
+	absent chan struct{}
+
 	// ended is set before the memory is released behind the gate.
 	ended atomic.Bool
 
@@ -53,6 +57,9 @@ type Bound struct {
 	// leaving reports that the content is about to go, and its object with it.
 	// +checklocks:mu
 	leaving bool
+	// came reports that absent is closed.
+	// +checklocks:mu
+	came bool
 }
 
 // boundPart is a range of the content in one file, one device memory, or one other Bound.
@@ -86,6 +93,58 @@ func NewBound(e *transport.Engine, name devices.Name, logf func(msg string, err 
 func (b *Bound) Init(e *transport.Engine, name devices.Name, logf func(msg string, err error)) {
 	b.engine, b.name, b.logf = e, name, logf
 	b.parts, b.of = b.part[:0], b.other[:0]
+}
+
+// InitAbsent is Init for content of a size whose memory its owner is expected to show again: who
+// reads it waits for Return, or End.
+func (b *Bound) InitAbsent(e *transport.Engine, name devices.Name, size uint64, logf func(msg string, err error)) {
+	b.Init(e, name, logf)
+	b.size, b.absent = size, make(chan struct{})
+}
+
+// Return gives absent content its memory: parts of another content, which does not end with this one.
+// It reports whether the content has waited for it.
+//
+// Errors: ErrLost for parts of another size.
+func (b *Bound) Return(from *Bound) (waited bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.came || b.ended.Load() {
+		return false, nil
+	}
+	if from.size != b.size {
+		return false, fmt.Errorf("%d bytes of memory came back, but the object has %d: %w", from.size, b.size, ErrLost)
+	}
+	b.parts, b.of = from.parts, from.of
+	b.came = true
+	close(b.absent)
+	return true, nil
+}
+
+// isThere reports whether the memory is known.
+func (b *Bound) isThere() bool {
+	if b.absent == nil {
+		return true
+	}
+	select {
+	case <-b.absent:
+		return true
+	default:
+		return false
+	}
+}
+
+// Await waits for the memory of absent content, and returns at once for any other.
+func (b *Bound) Await(ctx context.Context) error {
+	if b.absent == nil {
+		return nil
+	}
+	select {
+	case <-b.absent:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // AddFile appends n bytes at offset at of a file. The content takes over the file; several
@@ -163,7 +222,7 @@ func (b *Bound) State() metadata.BindState {
 
 // Alive reports whether its own memory can be read, replicas aside.
 func (b *Bound) Alive() bool {
-	return !b.HasEnded() && !slices.ContainsFunc(b.of, (*Bound).HasEnded)
+	return !b.HasEnded() && (!b.isThere() || !slices.ContainsFunc(b.of, (*Bound).HasEnded))
 }
 
 // HasEnded reports whether End was called, of its own memory alone.
@@ -187,6 +246,10 @@ func (b *Bound) End() {
 	b.mu.Lock()
 	was, cancel, spares := b.ended.Swap(true), b.cancel, b.spares
 	b.spares = nil
+	if b.absent != nil && !b.came {
+		b.came = true
+		close(b.absent)
+	}
 	b.mu.Unlock()
 	if was {
 		return
@@ -230,6 +293,9 @@ func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
 
 // FindOwn is Find without replicas.
 func (b *Bound) FindOwn(off, n uint64) (Range, error) {
+	if b.absent != nil {
+		<-b.absent
+	}
 	var seen Range
 	err := b.enter(&seen.in)
 	end := max(off, min(off+n, b.size))

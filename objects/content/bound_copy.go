@@ -33,7 +33,7 @@ func (b *Bound) CopyTo(off, n uint64, dst *Bound, at uint64) (done bool, err err
 // mappedPiece returns a range that is not empty as one span of mapped memory, and enters its gates.
 func (b *Bound) mappedPiece(in *stay, off, n uint64) (span transport.Span, found bool) {
 	for {
-		if b.enter(in) != nil {
+		if !b.isThere() || b.enter(in) != nil {
 			return transport.Span{}, false
 		}
 		p := &b.parts[b.first(off)]

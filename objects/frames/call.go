@@ -31,7 +31,7 @@ func Verbs() []adminapi.Verb {
 		adminapi.VerbPublish, adminapi.VerbSubscribe, adminapi.VerbClaim, adminapi.VerbFetch, adminapi.VerbSettle,
 		adminapi.VerbMSet, adminapi.VerbMGet, adminapi.VerbDelete, adminapi.VerbLocalDelete, adminapi.VerbMSetD2H,
 		adminapi.VerbMGetH2D, adminapi.VerbExist, adminapi.VerbInfo, adminapi.VerbExpire, adminapi.VerbWait,
-		adminapi.VerbUnregister,
+		adminapi.VerbUnregister, adminapi.VerbContinue,
 	}
 }
 

@@ -40,6 +40,8 @@ type Conn struct {
 	raw  syscall.RawConn
 	// wait is made when a read has to wait for long: most connections of many never do.
 	wait waiter
+	// ends is that of AwaitEnd.
+	ends waiter
 	// try is attempt, made once.
 	try func(fd uintptr) bool
 	// cut is true when the next Read, or that in progress, returns os.ErrDeadlineExceeded.
@@ -128,8 +130,9 @@ func (w *waiter) interrupt() {
 func (w *waiter) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	closed := w.closed
 	w.closed = true
-	if w.later == nil {
+	if w.later == nil || closed {
 		return nil
 	}
 	return w.later.Close()
@@ -259,16 +262,12 @@ func (c *Conn) sleep() error {
 		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		return os.ErrDeadlineExceeded
 	}
-	if err = c.control(watch, unix.EPOLL_CTL_ADD); err != nil {
+	if err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLIN); err != nil {
 		return err
 	}
 	// What is there already is reported at once.
-	var events [1]unix.EpollEvent
-	err = watch.Read(func(fd uintptr) bool {
-		n, failed := unix.EpollWait(int(fd), events[:], 0)
-		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
-	})
-	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL))
+	err = waitFor(watch)
+	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL, unix.EPOLLIN))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
 		c.cut.Store(false)
@@ -276,12 +275,38 @@ func (c *Conn) sleep() error {
 	return err
 }
 
-// control adds the socket to what an epoll watches, or removes it.
-func (c *Conn) control(watch syscall.RawConn, op int) error {
+// AwaitEnd returns without an error when the connection has ended, by the peer or by this side. It may be called
+// once, beside the other methods; it is not woken by what arrives.
+func (c *Conn) AwaitEnd() error {
+	_, watch, err := c.ends.get()
+	if err == nil {
+		err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP)
+	}
+	if err == nil {
+		err = waitFor(watch)
+	}
+	err = errors.Join(err, c.ends.close())
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// waitFor waits until an epoll has an event.
+func waitFor(watch syscall.RawConn) error {
+	var events [1]unix.EpollEvent
+	return watch.Read(func(fd uintptr) bool {
+		n, failed := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
+	})
+}
+
+// control adds the socket to what an epoll watches, for some events, or removes it.
+func (c *Conn) control(watch syscall.RawConn, op int, events uint32) error {
 	var closed, failed error
 	err := watch.Control(func(at uintptr) {
 		closed = c.raw.Control(func(fd uintptr) {
-			event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+			event := unix.EpollEvent{Events: events, Fd: int32(fd)}
 			failed = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), op, int(fd), &event))
 		})
 	})
@@ -337,5 +362,5 @@ func (c *Conn) Shut(how int) {
 // Close closes the connection, and ends its reads and writes.
 func (c *Conn) Close() error {
 	c.Shut(unix.SHUT_RDWR)
-	return errors.Join(c.file.Close(), c.wait.close())
+	return errors.Join(c.file.Close(), c.wait.close(), c.ends.close())
 }

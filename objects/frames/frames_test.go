@@ -239,12 +239,19 @@ func TestHeader(t *testing.T) {
 	if got, err := frames.ParseHeader(good.Append(nil)); err != nil || got != good {
 		t.Errorf("%+v, %v", got, err)
 	}
+	repeated := good.Append(nil)
+	frames.SetAgain(repeated)
+	if got, err := frames.ParseHeader(repeated); err != nil || !got.Again || string(got.Append(nil)) != string(repeated) {
+		t.Errorf("%+v, %v", got, err)
+	}
 	for name, change := range map[string]func(b []byte){
 		"kind 0":      func(b []byte) { b[4] = 0 },
 		"kind 11":     func(b []byte) { b[4] = 11 },
 		"answer verb": func(b []byte) { b[4] = byte(frames.KindFileAnswer) },
 		"size":        func(b []byte) { b[3] = 0x10 },
-		"padding":     func(b []byte) { b[6] = 1 },
+		"padding":     func(b []byte) { b[7] = 1 },
+		"again twice": func(b []byte) { b[6] = 2 },
+		"hello again": func(b []byte) { b[4], b[5], b[6] = byte(frames.KindHello), 0, 1 },
 		"cancel verb": func(b []byte) { b[4] = byte(frames.KindCancel) },
 	} {
 		b := good.Append(nil)

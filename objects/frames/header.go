@@ -56,6 +56,9 @@ type Header struct {
 	Kind Kind
 	// Verb is the number of the verb of a KindCall or KindFile, and 0 in all other frames.
 	Verb uint8
+	// Again is set in a KindCall or KindFile that is asked again: an earlier daemon, which may have carried it out, has died before
+	// it answered.
+	Again bool
 	// ID is the number of the call; 0 in KindHello and KindEnded.
 	ID uint64
 }
@@ -64,6 +67,9 @@ type Header struct {
 func (h Header) Append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, h.Size)
 	b = append(b, byte(h.Kind), h.Verb, 0, 0)
+	if h.Again {
+		b[len(b)-2] = 1
+	}
 	return binary.LittleEndian.AppendUint64(b, h.ID)
 }
 
@@ -72,17 +78,17 @@ func (h Header) Append(b []byte) []byte {
 // Errors: ErrFrame.
 func ParseHeader(b []byte) (Header, error) {
 	h := Header{
-		Size: binary.LittleEndian.Uint32(b), Kind: Kind(b[4]), Verb: b[5], ID: binary.LittleEndian.Uint64(b[8:]),
+		Size: binary.LittleEndian.Uint32(b), Kind: Kind(b[4]), Verb: b[5], Again: b[6] == 1, ID: binary.LittleEndian.Uint64(b[8:]),
 	}
 	switch {
 	case h.Size > MaxBody:
 		return Header{}, fmt.Errorf("%w: a body of %d bytes, at most %d", ErrFrame, h.Size, MaxBody)
 	case h.Kind < KindCall || h.Kind > KindFileAnswer:
 		return Header{}, fmt.Errorf("%w: unknown kind %d", ErrFrame, h.Kind)
-	case b[6] != 0 || b[7] != 0:
+	case b[6] > 1 || b[7] != 0:
 		return Header{}, fmt.Errorf("%w: reserved bytes are not zero", ErrFrame)
-	case h.Verb != 0 && h.Kind != KindCall && h.Kind != KindFile:
-		return Header{}, fmt.Errorf("%w: a verb in a frame of kind %d", ErrFrame, h.Kind)
+	case (h.Verb != 0 || h.Again) && h.Kind != KindCall && h.Kind != KindFile:
+		return Header{}, fmt.Errorf("%w: a verb, or a repetition, in a frame of kind %d", ErrFrame, h.Kind)
 	}
 	return h, nil
 }
@@ -107,6 +113,9 @@ func FinishWith(b []byte, start, more int) error {
 	binary.LittleEndian.PutUint32(b[start:], uint32(size))
 	return nil
 }
+
+// SetAgain marks the call at the start of b as one that is asked again.
+func SetAgain(b []byte) { b[6] = 1 }
 
 // SetKind changes the kind of the frame at the start of b.
 func SetKind(b []byte, kind Kind) { b[4] = byte(kind) }

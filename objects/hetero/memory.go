@@ -34,6 +34,9 @@ type Memory struct {
 	// is in the mount, or has no name yet (O_TMPFILE). It remains the caller's, and may be
 	// closed after PreRegister.
 	Target *os.File
+	// Number is the number that the memory had in an earlier process of the daemon, in a session that is
+	// continued; 0 for new memory.
+	Number MemoryID
 }
 
 // Check refuses a Memory that names no memory, or more than one, or no device if one is

@@ -30,7 +30,7 @@ type storeKeyed struct {
 	store *objects.Store
 }
 
-func (k storeKeyed) Begin(by objects.Caller) (hetero.Client, error) {
+func (k storeKeyed) Begin(by objects.Caller, _ string) (hetero.Client, error) {
 	return local.New(local.Options{Store: k.store, Caller: by}), nil
 }
 

@@ -36,7 +36,7 @@ type fakeKeyed struct {
 	queue   chan objects.Event
 }
 
-func (k *fakeKeyed) Begin(by objects.Caller) (hetero.Client, error) {
+func (k *fakeKeyed) Begin(by objects.Caller, _ string) (hetero.Client, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.refuse != nil {

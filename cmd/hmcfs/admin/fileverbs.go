@@ -17,6 +17,8 @@ import (
 // fileAnswer is the answer to a call on files.
 type fileAnswer struct {
 	handle, n uint64
+	// again is set for a call that a daemon before may have carried out.
+	again bool
 	// out is the frame so far; the data of the answer is appended to it.
 	out []byte
 	// file and off are those of a call that moves registered memory. get and put are moveTo and moveFrom,
@@ -78,14 +80,46 @@ func errnoOf(err error) syscall.Errno {
 	return hetero.StatusOf(err).Errno
 }
 
+// forgiven returns the errno of a call that was asked again: the names that it was to make or to remove may
+// be, or not be, there because a daemon before has carried it out.
+func forgiven(verb frames.FileVerb, fault syscall.Errno) syscall.Errno {
+	var by []syscall.Errno
+	switch verb {
+	case frames.FileMkdir, frames.FileLink, frames.FileSymlink:
+		by = []syscall.Errno{syscall.EEXIST}
+	case frames.FileRemove, frames.FileRename:
+		by = []syscall.Errno{syscall.ENOENT}
+	case frames.FileSetAttribute:
+		by = []syscall.Errno{syscall.EEXIST}
+	case frames.FileRemoveAttribute:
+		by = []syscall.Errno{syscall.ENODATA}
+	case frames.FileClose:
+		by = []syscall.Errno{syscall.EBADF}
+	default:
+	}
+	if slices.Contains(by, fault) {
+		return 0
+	}
+	return fault
+}
+
 func fileOpen(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
+	if a.again {
+		q.Flags &^= syscall.O_EXCL // it may have been made
+	}
 	f, err := o.guest.Open(ctx, q.Name, q.Flags, q.Mode)
 	if err != nil {
 		return err
 	}
 	st, err := f.Stat(ctx)
-	if err == nil {
+	switch {
+	case err != nil:
+	case !a.again || q.Handle == 0:
 		a.handle, err = o.add(f)
+	case st.Ino != q.Size:
+		err = syscall.ESTALE // another file has the name now
+	default:
+		a.handle, err = q.Handle, o.addAs(q.Handle, f)
 	}
 	if err != nil {
 		f.Close()
@@ -193,9 +227,12 @@ func fileRemove(ctx context.Context, o *openFiles, q *frames.FileCall, _ *fileAn
 	return o.guest.Remove(ctx, q.Name, kinds[q.Flags])
 }
 
-func fileRename(ctx context.Context, o *openFiles, q *frames.FileCall, _ *fileAnswer) error {
-	if q.Flags > frames.FileExchange {
+func fileRename(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
+	switch {
+	case q.Flags > frames.FileExchange:
 		return syscall.EINVAL
+	case q.Flags == frames.FileExchange && a.again:
+		return syscall.EIO // whether the names were exchanged is not known
 	}
 	return o.guest.Rename(ctx, q.Name, q.Other, metadata.RenameFlags(q.Flags))
 }

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -95,7 +96,11 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	if c.trusted {
 		f.most = maxCalls
 	}
-	const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n\r\n"
+	switching := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n"
+	if one.lasting {
+		switching += fmt.Sprintf("%s: %d\r\n", adminapi.ContinuesHeader, int(s.opts.Continues.Seconds()))
+	}
+	switching += "\r\n"
 	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
 	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: uint32(f.most)})
 	if err := frames.Finish(hello, len(switching)); err != nil {
@@ -188,6 +193,8 @@ type numberedVerb struct {
 	// lasting is true if calls of the verb continue in the background, and waits if they may
 	// wait for other clients before they have begun.
 	lasting, waits bool
+	// handsOver is true if calls of the verb publish or receive.
+	handsOver bool
 }
 
 // numberedVerbs returns all verbs, by their number in frames less one.
@@ -197,7 +204,9 @@ func numberedVerbs(all map[adminapi.Verb]verb) []numberedVerb {
 	for i, name := range names {
 		lasting := name == adminapi.VerbPublish || name == adminapi.VerbSubscribe
 		waits := name == adminapi.VerbSubscribe || name == adminapi.VerbWait || name == adminapi.VerbClaim
-		out[i] = numberedVerb{name: name, do: all[name], lasting: lasting, waits: waits}
+		out[i] = numberedVerb{
+			name: name, do: all[name], lasting: lasting, waits: waits, handsOver: lasting || name == adminapi.VerbSettle,
+		}
 	}
 	return out
 }
@@ -290,6 +299,9 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 	if fault != nil {
 		f.one.user.memory.Release(c.taken)
 		return c.out.refuse(fault)
+	}
+	if h.Again || f.one.lasting && c.verb.handsOver {
+		ctx = objects.WithCall(ctx, h.ID, h.Again)
 	}
 	f.one.calls.Add(1)
 	if f.in.Buffered() > 0 || c.verb.waits || c.q.Async || c.q.Timeout > 0 {

@@ -23,6 +23,8 @@ type fileCall struct {
 	body, out []byte
 	// taken is the memory reserved from the budget of the user.
 	taken int64
+	// again is set if a daemon before may have carried it out.
+	again bool
 	a     fileAnswer
 }
 
@@ -33,7 +35,7 @@ func (f *framed) fileCall(h frames.Header) error {
 		c = &fileCall{}
 		c.a.get, c.a.put = c.a.moveTo, c.a.moveFrom
 	}
-	c.framed, c.id, c.verb = f, h.ID, frames.FileVerb(h.Verb)
+	c.framed, c.id, c.verb, c.again = f, h.ID, frames.FileVerb(h.Verb), h.Again
 	fault, err := c.receive(int(h.Size))
 	if err != nil {
 		f.one.user.memory.Release(c.taken)
@@ -142,8 +144,11 @@ func (c *fileCall) run(ctx context.Context) {
 	}()
 	defer f.contain()
 	begun := time.Now()
-	c.a = fileAnswer{out: c.begin(), get: c.a.get, put: c.a.put}
+	c.a = fileAnswer{out: c.begin(), get: c.a.get, put: c.a.put, again: c.again}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &c.a))
+	if c.again {
+		fault = forgiven(c.verb, fault)
+	}
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, c.a.n, begun, fault)
 	f.finish(c.id, true)      // before the client has the answer
 	_ = c.answer(&c.a, fault) // a failure to send ends the session

@@ -27,13 +27,20 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
 		return
 	}
-	one, err := s.sessions.begin(c)
+	one, err := s.sessions.begin(c, r.Header.Get(adminapi.SessionHeader))
 	if err != nil {
 		s.answer(w, nil, err)
 		return
 	}
 	defer s.sessions.leave(one)
-	client, err := s.opts.Keyed.Begin(callerOf(c.peer))
+	attend, ended, lasts := s.attend, s.sendEnded, ""
+	if strings.EqualFold(r.Header.Get("Upgrade"), frames.Protocol) {
+		attend, ended = s.attendFrames, s.sendFrameEnded
+		if one.lasting = s.opts.Continues > 0; one.lasting {
+			lasts = one.id
+		}
+	}
+	client, err := s.opts.Keyed.Begin(callerOf(c.peer), lasts)
 	if err != nil {
 		s.answer(w, nil, err)
 		return
@@ -53,10 +60,6 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = c.Close() }()
-	attend, ended := s.attend, s.sendEnded
-	if strings.EqualFold(r.Header.Get("Upgrade"), frames.Protocol) {
-		attend, ended = s.attendFrames, s.sendFrameEnded
-	}
 	if buffered.Reader.Buffered() > 0 {
 		err = fmt.Errorf("%w: bytes before the session began", errInvalid)
 	} else {

@@ -11,8 +11,9 @@ import (
 // Keyed serves requests about keys. Its methods may be called from any goroutine, and
 // return only what the caller may see.
 type Keyed interface {
-	// Begin returns a new client for a user. The caller closes it.
-	Begin(by objects.Caller) (hetero.Client, error)
+	// Begin returns a new client for a user. The caller closes it. session is the secret name of a session that
+	// a later daemon may continue; empty for any other.
+	Begin(by objects.Caller, session string) (hetero.Client, error)
 	// Keys passes each key that begins with a prefix to each, in order; with published set,
 	// each publication. It ends with the first error of each, and returns that.
 	Keys(ctx context.Context, by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error

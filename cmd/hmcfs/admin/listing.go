@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
@@ -51,6 +52,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	queue := s.opts.Keyed.Listen(callerOf(c.peer))
 	defer queue.Close()
 	w.Header().Set("Content-Type", linesType)
+	if s.opts.Continues > 0 {
+		w.Header().Set(adminapi.ContinuesHeader, strconv.Itoa(int(s.opts.Continues.Seconds())))
+	}
 	out := newLines(w)
 	out.limit = 0
 	for err = out.flush(); err == nil; err = out.flush() {

@@ -60,6 +60,14 @@ func (m *metered) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	return nil
 }
 
+// Continue implements continuer.
+func (m *metered) Continue(ctx context.Context) error {
+	if of, ok := m.Client.(continuer); ok {
+		return of.Continue(ctx)
+	}
+	return hetero.ErrUnsupported
+}
+
 // Close subtracts all descriptors once the client has released them.
 func (m *metered) Close() error {
 	err := m.Client.Close()

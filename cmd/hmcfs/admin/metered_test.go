@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/share"
@@ -37,7 +38,7 @@ func (r *registry) Close() error { return nil }
 func TestMetered(t *testing.T) {
 	t.Parallel()
 	refused := &Refusals{}
-	s, u := newSessions(refused), &user{}
+	s, u := newSessions(Options{Refusals: refused}), &user{}
 	begin := func() *metered {
 		return &metered{Client: &registry{}, sessions: s, user: u, files: map[hetero.MemoryID]int{}}
 	}
@@ -76,7 +77,7 @@ func TestMetered(t *testing.T) {
 func TestListenersAreBounded(t *testing.T) {
 	t.Parallel()
 	refused := &Refusals{}
-	s := newSessions(refused)
+	s := newSessions(Options{Refusals: refused})
 	stranger, mine := &conn{peer: Peer{UID: 7}}, &conn{peer: Peer{UID: 7}, trusted: true}
 	var leaves []func()
 	for range maxListeners {
@@ -100,5 +101,40 @@ func TestListenersAreBounded(t *testing.T) {
 	}
 	if _, err := s.listen(stranger); err != nil {
 		t.Errorf("when they have gone: %v", err)
+	}
+}
+
+// TestNames continues sessions by their names.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	before := newSessions(Options{})
+	name := func(s *sessions, of string) (string, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.nameLocked(of)
+	}
+	old, err := name(before, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := newSessions(Options{Continues: time.Minute, Continued: true})
+	own, err := name(next, "")
+	if err != nil || own == old {
+		t.Fatalf("%q, %v", own, err)
+	}
+	if got, err := name(next, old); err != nil || got != old {
+		t.Errorf("one of the daemon before: %q, %v", got, err)
+	}
+	for what, refused := range map[string]struct {
+		by *sessions
+		of string
+	}{
+		"continued twice": {next, old}, "one of this daemon": {next, own}, "no name": {next, "../x"}, "a short one": {next, old[:20]},
+		"a long one": {next, old + "00"}, "by one that follows none": {before, own},
+		"too late": {func() *sessions { s := newSessions(Options{Continued: true}); s.until = time.Now().Add(-1); return s }(), old},
+	} {
+		if got, err := name(refused.by, refused.of); !errors.Is(err, errNoSession) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"syscall"
 
@@ -35,7 +36,7 @@ type openFiles struct {
 	stop context.CancelFunc
 
 	mu sync.Mutex
-	// files have numbers that no other session uses.
+	// files have numbers that no other session has been given.
 	// +checklocks:mu
 	files map[uint64]*openFile
 	// over is set once no more files are opened.
@@ -69,15 +70,29 @@ func (s *Server) openFiles(ctx context.Context, c *conn, one *session) *openFile
 //
 // Errors: EMFILE.
 func (o *openFiles) add(f *fs.Opened) (uint64, error) {
-	id := o.server.lastFile.Add(1)
+	for {
+		id := o.server.lastFile.Add(1)
+		if err := o.addAs(id, f); !errors.Is(err, syscall.EEXIST) { // a number of the daemon before
+			return id, err
+		}
+	}
+}
+
+// addAs is add for a file of a session that is continued, which keeps its number.
+//
+// Errors: EMFILE; EEXIST if the number is in use.
+func (o *openFiles) addAs(id uint64, f *fs.Opened) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || len(o.files) >= o.most {
 		o.server.opts.Refusals.add(boundOpenFiles)
-		return 0, syscall.EMFILE
+		return syscall.EMFILE
+	}
+	if o.files[id] != nil {
+		return syscall.EEXIST
 	}
 	o.files[id] = &openFile{file: f}
-	return id, nil
+	return nil
 }
 
 // use calls do with an open file, which stays open meanwhile.

@@ -43,13 +43,13 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 	case (r.File || r.Target) == (r.Memory != nil) || r.File && r.Target:
 		return hetero.Memory{}, fmt.Errorf("%w: register takes a memory, a file or a target", hetero.ErrInvalid)
 	case r.Memory != nil:
-		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received}, nil
+		return hetero.Memory{Device: r.Device, Share: r.Memory, Files: received, Number: r.Number}, nil
 	case len(received) != 1:
 		return hetero.Memory{}, fmt.Errorf("%w: a file is named by one descriptor, but %d were received", hetero.ErrInvalid, len(received))
 	case r.Target:
-		return hetero.Memory{Target: received[0]}, nil
+		return hetero.Memory{Target: received[0], Number: r.Number}, nil
 	}
-	return hetero.Memory{Device: r.Device, File: received[0]}, nil
+	return hetero.Memory{Device: r.Device, File: received[0], Number: r.Number}, nil
 }
 
 // announced compares the number of announced descriptors with the number received.

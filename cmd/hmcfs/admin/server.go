@@ -100,6 +100,10 @@ type Options struct {
 	// Handshake bounds how long a client may take to send its descriptors, and to read the
 	// answer; 0 means 10 s.
 	Handshake time.Duration
+	// Continues is the time within which the clients of sessions come back to the daemon that follows this one, if this one dies; 0
+	// ends their sessions. Continued is set if this one follows another.
+	Continues time.Duration
+	Continued bool
 	// Refusals counts refused requests; nil counts nothing.
 	Refusals *Refusals
 	// Calls measures the calls of sessions; nil measures nothing.
@@ -170,7 +174,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err := os.Chmod(o.Socket, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
-	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o.Refusals), fileVerbs: fileVerbs()}
+	s := &Server{opts: o, done: make(chan struct{}), sessions: newSessions(o), fileVerbs: fileVerbs()}
 	s.http = &http.Server{
 		Handler: s.checked(s.routes()),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

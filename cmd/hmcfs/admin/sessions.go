@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type session struct {
 	pid    int
 	begun  time.Time
 	client hetero.Client
+	// lasting is set if a later daemon continues the session.
+	lasting bool
 	// memory is the client's; nil if this process can't access it.
 	memory memories
 	// files are nil unless the session has calls in frames.
@@ -75,8 +78,12 @@ type user struct {
 
 // sessions are the open sessions.
 type sessions struct {
-	// refusals counts refused requests; nil counts nothing. Immutable.
+	// refusals counts refused requests; nil counts nothing. Immutable, as are the next two.
 	refusals *Refusals
+	// run begins the names of this daemon's sessions, and until is the end of the time in which those of the
+	// daemon before come back.
+	run   string
+	until time.Time
 
 	mu sync.Mutex
 	// ended is set once no more sessions are opened.
@@ -86,6 +93,9 @@ type sessions struct {
 	open map[string]*session
 	// +checklocks:mu
 	users map[int]*user
+	// continued has the names of sessions that came back.
+	// +checklocks:mu
+	continued map[string]struct{}
 	// listeners counts the event streams of users other than root and the owner.
 	// +checklocks:mu
 	listeners map[int]int
@@ -93,14 +103,52 @@ type sessions struct {
 	held sync.WaitGroup
 }
 
-func newSessions(r *Refusals) *sessions {
-	return &sessions{refusals: r, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{}}
+func newSessions(o Options) *sessions {
+	s := &sessions{refusals: o.Refusals, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{}, continued: map[string]struct{}{}}
+	s.run = secret(runSize)
+	if o.Continued {
+		s.until = time.Now().Add(o.Continues)
+	}
+	return s
+}
+
+const (
+	// runSize and restSize are the sizes, in bytes, of the parts of a session's name: what those of one daemon have in common, and
+	// the rest.
+	runSize, restSize = 4, 12
+	// maxContinued bounds the sessions of the daemon before that come back.
+	maxContinued = 1 << 16
+)
+
+// secret returns n random bytes, as text.
+func secret(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
+}
+
+// nameLocked returns the name of a new session, or checks that of one that is to be continued.
+//
+// Errors: errNoSession, for a name of this daemon, or one that is continued already, as it has ended then.
+//
+// +checklocks:s.mu
+func (s *sessions) nameLocked(before string) (string, error) {
+	if before == "" {
+		return s.run + secret(restSize), nil
+	}
+	text, err := hex.DecodeString(before)
+	_, twice := s.continued[before]
+	if err != nil || len(text) != runSize+restSize || strings.HasPrefix(before, s.run) || twice ||
+		len(s.continued) >= maxContinued || time.Now().After(s.until) {
+		return "", errNoSession
+	}
+	s.continued[before] = struct{}{}
+	return before, nil
 }
 
 // begin reserves a session of a user. The caller calls leave at the end.
-func (s *sessions) begin(c *conn) (*session, error) {
-	secret := make([]byte, 16)
-	_, _ = rand.Read(secret) // it never fails
+// before names one of the daemon before, which it continues; empty for a new one.
+func (s *sessions) begin(c *conn, before string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -112,10 +160,15 @@ func (s *sessions) begin(c *conn) (*session, error) {
 		s.refusals.add(boundSessions)
 		return nil, errSessions
 	}
+	name, err := s.nameLocked(before)
+	if err != nil {
+		s.unuseLocked(u)
+		return nil, err
+	}
 	u.sessions++
 	s.held.Add(1)
 	return &session{
-		id: hex.EncodeToString(secret), uid: c.peer.UID, pid: c.peer.PID, begun: time.Now(), user: u,
+		id: name, uid: c.peer.UID, pid: c.peer.PID, begun: time.Now(), user: u,
 		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {},
 	}, nil
 }

@@ -53,7 +53,19 @@ func verbs() map[adminapi.Verb]verb {
 		adminapi.VerbUnregister: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(nil, c.Unregister(ctx, q.Memory))
 		},
+		adminapi.VerbContinue: func(ctx context.Context, c hetero.Client, _ *adminapi.Call, out *answer) error {
+			of, ok := c.(continuer)
+			if !ok {
+				return fmt.Errorf("%w: this session ends with the daemon", hetero.ErrUnsupported)
+			}
+			return out.results(nil, of.Continue(ctx))
+		},
 	}
+}
+
+// continuer is a client that continues a session of an earlier daemon.
+type continuer interface {
+	Continue(ctx context.Context) error
 }
 
 func getOptions(q *adminapi.Call, out *answer) hetero.GetOptions {

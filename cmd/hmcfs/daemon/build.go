@@ -214,8 +214,15 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the error that led here is reported
 	}
+	journal, err := journalOf(d.holder)
+	if err != nil {
+		return err
+	}
+	if journal != nil {
+		defer func() { _ = journal.Close() }() // it is mapped
+	}
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{
-		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Logger: d.opts.Logger,
+		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Journal: journal, Logger: d.opts.Logger,
 	})
 	if err != nil {
 		return d.recordsFault(err)
@@ -283,7 +290,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
-		Keeper: d.keeper(), DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
+		Keeper: d.keeper(), Absent: limitIf(d.resumes, absentLimit), DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
 	})
 	if err != nil {
 		if errors.Is(err, metadata.ErrCorrupt) {
@@ -390,7 +397,7 @@ func (d *Daemon) listen(ctx context.Context, back *undo) error {
 	d.admin, err = admin.Listen(ctx, admin.Options{
 		Socket: d.opts.Places.Socket(), Backend: d, Sharer: d, Collector: d, Keyed: keyed{d}, Files: d.files, Guard: d.guard, Refusals: &d.refusals, Owner: d.opts.UID, Open: d.opts.Settings.AllowOther,
 		ReadOnly: d.opts.Settings.ReadOnly(), Calls: calls, Gatherer: gatherer, Topology: d.topologyJSON, Page: d.pageURL(),
-		Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"),
+		Debug: d.opts.Settings.Debug, Logger: d.opts.Logger.Named("admin"), Continues: limitIf(d.holder != nil, sessionsLimit), Continued: d.resumes,
 	})
 	if err != nil {
 		return err

@@ -156,12 +156,51 @@ func (d *Daemon) useHeld(earlier *holder.Client) error {
 	return fs.DropHeld(earlier) // a new mount, with the memory of the one before
 }
 
+const (
+	// sessionsLimit is the time within which clients come back to the daemon that follows a dead one.
+	sessionsLimit = time.Minute
+	// absentLimit is the time for which a daemon has others wait for the memory of sessions: their clients
+	// look for the daemon all the time.
+	absentLimit = 15 * time.Second
+)
+
+// limitIf returns a limit; 0 if nobody comes back.
+func limitIf(comes bool, limit time.Duration) time.Duration {
+	if comes {
+		return limit
+	}
+	return 0
+}
+
 // keeper returns the holder as what it is to the layers below; nil without one.
 func (d *Daemon) keeper() devices.DescriptorStore {
 	if d.holder == nil {
 		return nil
 	}
 	return d.holder
+}
+
+// keptJournal is the name of the journal with the holder.
+const keptJournal = "records/journal"
+
+// journalOf returns the memory that has changes of the records until they are written; nil without a holder.
+func journalOf(h *holder.Client) (*os.File, error) {
+	if h == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	kept, err := h.Kept(keptJournal)
+	if f := kept[keptJournal]; f != nil || err != nil {
+		return f, err
+	}
+	fd, err := unix.MemfdCreate("hmcfs-journal", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the journal of the records: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memfd:hmcfs-journal")
+	if err = h.Keep(keptJournal, f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // mount mounts, or continues the mount that the holder keeps.

@@ -22,9 +22,9 @@ type keyed struct{ d *Daemon }
 var _ admin.Keyed = keyed{}
 
 // Begin returns a new client for a user.
-func (k keyed) Begin(by objects.Caller) (hetero.Client, error) {
+func (k keyed) Begin(by objects.Caller, session string) (hetero.Client, error) {
 	return local.New(local.Options{
-		Store: k.d.store, Caller: by, Keys: k.d.keys(), Inode: k.d.shownFile, Refusals: &k.d.clientRefusals,
+		Store: k.d.store, Session: session, Caller: by, Keys: k.d.keys(), Inode: k.d.shownFile, Refusals: &k.d.clientRefusals,
 	}), nil
 }
 

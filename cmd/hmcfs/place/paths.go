@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
 // Host holds the values on which the names of directories depend.
@@ -34,7 +36,7 @@ type Paths struct {
 func (p Paths) Socket() string { return filepath.Join(p.Runtime, "admin.sock") }
 
 // Holder returns the path of the socket of the process that keeps the mount while no daemon lives.
-func (p Paths) Holder() string { return filepath.Join(p.Runtime, "hold.sock") }
+func (p Paths) Holder() string { return filepath.Join(p.Runtime, adminapi.HolderSocket) }
 
 // Lock returns the path of the file that a living daemon holds locked.
 func (p Paths) Lock() string { return filepath.Join(p.Runtime, "lock") }

@@ -21,6 +21,9 @@ type Options struct {
 	Store *objects.Store
 	// Caller is the user on whose behalf the client acts.
 	Caller objects.Caller
+	// Session is the secret name of the client's session. If the store outlives its process, a client of a session of the same
+	// name has the keys and publications of the one before; see Continue. Empty is none.
+	Session string
 	// Keys has the keys of the store, and of other nodes if there are any. Default: only the
 	// store's.
 	Keys objects.Keys
@@ -72,7 +75,7 @@ func New(o Options) *Client {
 	o.Refusals = cmp.Or(o.Refusals, &Refusals{})
 	life, end := context.WithCancel(context.Background())
 	return &Client{
-		store: o.Store, holder: o.Store.NewHolder(o.Caller), inode: o.Inode, keys: o.Keys,
+		store: o.Store, holder: o.Store.NewSession(o.Caller, o.Session), inode: o.Inode, keys: o.Keys,
 		life: life, end: end,
 		refusals: o.Refusals, background: background{refusals: o.Refusals},
 		subscriptions: subscriptions{byKey: map[string]*subscription{}},
@@ -106,6 +109,20 @@ func (c *Client) Close() error {
 	if err := c.holder.Close(context.Background()); err != nil {
 		return fmt.Errorf("close a client of heterogeneous objects: %w", translate(err))
 	}
+	return nil
+}
+
+// Continue gives the client the keys and publications that one of the same session has had in an earlier
+// process of the daemon. All memory that they consist of has been registered again, by the same numbers.
+//
+// Errors: ErrClosed.
+func (c *Client) Continue(ctx context.Context) error {
+	_, begun, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer begun.leave()
+	c.holder.Continue(ctx)
 	return nil
 }
 

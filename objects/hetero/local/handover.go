@@ -52,6 +52,13 @@ func (c *Client) DevSubscribe(
 		return nil, err
 	}
 	futures, fresh := c.subscriptions.join(set)
+	fresh = slices.DeleteFunc(fresh, func(s *subscription) bool {
+		done := c.holder.Received(ctx, s.want.Key)
+		if done {
+			c.subscriptions.end(s, nil)
+		}
+		return done
+	})
 	p := plan{published: true, timeout: o.Timeout, late: hetero.ErrTimeout, keys: make([]string, len(fresh))}
 	for i, s := range fresh {
 		p.keys[i] = s.want.Key

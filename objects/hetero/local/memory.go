@@ -37,7 +37,7 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 		if failure != nil {
 			return 0, c.failure(failure)
 		}
-		id, failure := c.keep(nil, t)
+		id, failure := c.keep(nil, t, m.Number)
 		if failure != nil {
 			t.close()
 		}
@@ -47,7 +47,7 @@ func (c *Client) register(ctx context.Context, m hetero.Memory) (hetero.MemoryID
 	if err != nil {
 		return 0, c.failure(err)
 	}
-	id, err := c.keep(region, nil)
+	id, err := c.keep(region, nil, m.Number)
 	if err != nil {
 		return 0, errors.Join(err, region.Close(context.WithoutCancel(ctx)))
 	}
@@ -107,20 +107,30 @@ func (c *Client) roomLocked() error {
 	return nil
 }
 
-// keep assigns a number to memory or, unless it is nil, to a target.
-func (c *Client) keep(region *objects.Region, t *target) (hetero.MemoryID, error) {
+// keep assigns a number to memory or, unless it is nil, to a target. number is the one that it had
+// before; 0 for a new one.
+//
+// Errors: ErrInvalid for a number that is in use.
+func (c *Client) keep(region *objects.Region, t *target, number hetero.MemoryID) (hetero.MemoryID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.roomLocked(); err != nil {
 		return 0, err
 	}
-	c.last++
-	if t != nil {
-		c.targets[c.last] = t
-	} else {
-		c.memories[c.last] = region
+	if number == 0 {
+		number = c.last + 1
 	}
-	return c.last, nil
+	if c.memories[number] != nil || c.targets[number] != nil || number >= 1<<63 {
+		return 0, fmt.Errorf("%w: memory %d can't be registered", hetero.ErrInvalid, number)
+	}
+	c.last = max(c.last, number)
+	if t != nil {
+		c.targets[number] = t
+		return number, nil
+	}
+	region.SetNumber(uint64(number))
+	c.memories[number] = region
+	return number, nil
 }
 
 // Unregister releases memory.
@@ -139,6 +149,9 @@ func (c *Client) Unregister(ctx context.Context, id hetero.MemoryID) error {
 	if t != nil {
 		t.close()
 		return nil
+	}
+	if region == nil && objects.AskedAgain(ctx) {
+		return nil // the daemon before has released it
 	}
 	if region == nil {
 		return fmt.Errorf("unregister memory: %w: no registered memory %d", hetero.ErrNotFound, id)

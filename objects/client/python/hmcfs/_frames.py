@@ -25,7 +25,7 @@ VERBS = {
     for number, name in enumerate(
         (
             "publish", "subscribe", "claim", "fetch", "settle", "mset", "mget", "delete", "local-delete",
-            "d2h", "h2d", "exist", "info", "expire", "wait", "unregister",
+            "d2h", "h2d", "exist", "info", "expire", "wait", "unregister", "continue",
         ),
         1,
     )
@@ -148,6 +148,15 @@ def entries(data: bytes) -> "Iterator[tuple[int, str]]":
         if at > len(data):
             raise ValueError("an entry ends too early")
         yield cookie, os.fsdecode(data[at - length : at])
+
+
+def again(frame: bytes, timeout: float | None = None) -> bytes:
+    """Return a call as one that is asked again, with another timeout, in seconds, unless that is None."""
+    out = bytearray(frame)
+    out[6] = 1
+    if timeout is not None:
+        out[32:40] = max(1, round(timeout * 1e9)).to_bytes(8, "little")
+    return bytes(out)
 
 
 def cancel(number: int) -> bytes:

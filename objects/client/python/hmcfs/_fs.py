@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import datetime
 import errno
 import functools
 import fcntl
@@ -21,7 +22,7 @@ from typing import Any, Dict, Iterator, Mapping, Sequence
 from . import _bound, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._session import Answer, Session
+from ._session import Answer, Session, _answered, continues, retry
 
 
 class Future:
@@ -568,33 +569,50 @@ class FileSystem:
 
     def watch(self, prefix: str = "") -> Iterator[Event]:
         """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on, without end."""
-        prefix = prefix[:-1] if prefix.endswith("*") else prefix
+        return self._events(*self._stream(), prefix[:-1] if prefix.endswith("*") else prefix)
+
+    def _stream(self) -> "tuple[socket.socket, Any, float]":
+        """Request events. Return the connection, its lines, and the time within which the next daemon is asked for more."""
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             s.connect(self.socket_path)
             s.sendall(b"GET /v1/events HTTP/1.0\r\nHost: hmcfs\r\n\r\n")
             stream = s.makefile("rb")
-            status = stream.readline()
-            while stream.readline().strip():
-                pass
+            status, head = stream.readline(), b""
+            while line := stream.readline().strip():
+                head += line + b"\r\n"
             if b" 200 " not in status:
-                said = json.loads(stream.readline() or b"{}")
-                raise _errors.of(said.get("code", "io"), said.get("error") or status.decode().strip())
+                told = json.loads(stream.readline() or b"{}")
+                raise _answered(told.get("code", "io"), told.get("error") or status.decode().strip())
         except _errors.HmcfsError:
             s.close()
             raise
         except (OSError, ValueError) as e:
             s.close()
             raise _errors.of_os(e, self.socket_path) from e
-        return self._events(s, stream, prefix)
+        return s, stream, continues(head)
 
-    @staticmethod
-    def _events(s: socket.socket, stream: Any, prefix: str) -> Iterator[Event]:
-        with s, stream:
-            for line in stream:
-                event = Event(json.loads(line))
-                if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
-                    yield event
+    def _events(self, s: socket.socket, stream: Any, limit: float, prefix: str) -> Iterator[Event]:
+        while True:
+            with s, stream:
+                while True:
+                    try:
+                        line = stream.readline()
+                    except OSError:
+                        line = b""  # the daemon has died
+                    if not line.endswith(b"\n"):
+                        break
+                    event = Event(json.loads(line))
+                    if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
+                        yield event
+            if not limit:
+                return
+            try:
+                s, stream, limit = retry(self.socket_path, limit, lambda: False, self._stream)
+            except _errors.HmcfsError:
+                return
+            now = datetime.datetime.now(datetime.timezone.utc).isoformat()
+            yield Event(seq=0, time=now, event="dropped", key="", size=0, dropped=0)
 
     @staticmethod
     def _one(lines: Sequence[_frames.Line], key: str) -> _frames.Line:

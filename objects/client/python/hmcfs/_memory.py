@@ -187,6 +187,8 @@ class Region:
             self.session.call("unregister", memory=self.number)
         except _errors.HmcfsError:
             pass  # the session has ended, and its memory with it
+        finally:
+            self.session.forget(self.number)
         try:
             self.view.release()
             self.map.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import errno
+import fcntl
 import json
 import os
 import select
@@ -24,6 +26,11 @@ _STOP = 30.0
 _HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
+# _FIRST and _LAST are the pauses, in seconds, between attempts to reach the next daemon, _ATTEMPT bounds one attempt, and
+# _MISSING the time for which there may be no socket: a daemon that has died leaves it, one that has ended in order does not.
+_FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
+# _RETURNING stands for the thread that reads while a session looks for the next daemon.
+_RETURNING = -1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
 _MOMENT = 50e-6
 
@@ -39,6 +46,9 @@ class Answer:
         self.begun = False
         self.over = False
         self.fault: _errors.HmcfsError | None = None
+        # frame is the call, to be asked again, and _deadline the end of its timeout, if it has one.
+        self.frame = b""
+        self._deadline: float | None = None
         # listeners are called after every frame, with the session's condition held.
         self.listeners: list[Callable[[], None]] = []
 
@@ -62,6 +72,11 @@ class Answer:
         for call in list(self.listeners):
             call()
 
+    def again(self) -> bytes:
+        """Return the call as one that is asked again, with the rest of its timeout."""
+        left = None if self._deadline is None else self._deadline - time.monotonic()
+        return _frames.again(self.frame, left)
+
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
         if not self._session.read_until(lambda: self.over, limit):
@@ -83,10 +98,29 @@ class Session:
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self._prepare(path)
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                self._begin(path, timeout)
+                break
+            except _errors.Disconnected as e:
+                # A daemon that has died may be being started again.
+                if said(e) or time.monotonic() > deadline or not _is_held(path):
+                    raise
+            time.sleep(_LAST / 4)
+        with _open_lock:
+            _open.add(self)
+        self._watch()
+
+    def _begin(self, path: str, timeout: float) -> None:
+        """Connect, and open a session."""
+        self._received.clear()
+        self._poll = None
         self._socket = _connect(path, timeout)
         try:
-            rest = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
+            rest, head = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
             self._received += rest
+            self._continues = continues(head)
             self._deadline = time.monotonic() + timeout
             kind, _, body = self._next_frame()
             if kind != _frames.HELLO or len(body) < 5:
@@ -104,8 +138,6 @@ class Session:
         except BaseException:
             self._socket.close()
             raise
-        with _open_lock:
-            _open.add(self)
 
     def _prepare(self, path: str) -> None:
         self.path = path
@@ -121,6 +153,17 @@ class Session:
         self._number = 0
         self._received = bytearray()
         self._ended: _errors.HmcfsError | None = None
+        # _continues is the time, in seconds, within which the session comes back to the daemon that follows one that has
+        # died; 0 if it ends with the daemon.
+        self._continues = 0.0
+        # _away is set while there is no daemon, and _generation counts them. Both change with _writing and _changed held.
+        self._away = False
+        self._generation = 0
+        # _memories and _opened say how memory is registered, and files are opened, again, by their numbers.
+        self._memories: dict[int, tuple[dict[str, Any], list[int]]] = {}
+        self._opened: dict[int, tuple[bytes, int, int]] = {}
+        # _finalizer ends the connection when the session is gone.
+        self._finalizer: Any = None
         # _deadline is the time at which the thread that reads gives up.
         self._deadline: float | None = None
         # _awaited counts the futures that an event loop awaits, and _reader reads for them.
@@ -137,15 +180,18 @@ class Session:
         """End the session: what belonged to it is released when this returns."""
         if self._ended is not None and isinstance(self._ended, _errors.Closed):
             return
+        self._continues = 0.0
         try:
             self._socket.shutdown(socket.SHUT_WR)
-            self.read_until(lambda: False, _STOP)
+            if not self._away:
+                self.read_until(lambda: False, _STOP)
         except (OSError, _errors.HmcfsError):
             pass  # it has ended already
         with self._changed:
             self._end(_errors.Closed("the session is closed"))
             self._changed.notify_all()
         self._leave()
+        self._forget_all()
 
     def _leave(self) -> None:
         """Close the socket when no other thread uses it: its number may be another file's afterwards."""
@@ -163,9 +209,12 @@ class Session:
 
     def _forked(self) -> None:
         """Leave the session to the parent, in the child of a fork."""
+        if self._finalizer is not None:
+            self._finalizer.detach()  # the connection is the parent's
         self._socket.close()
         self._writing, self._changed, self._read_by, self._reader = threading.Lock(), threading.Condition(), None, None
         self._answers = {}
+        self._forget_all()
         self._ended = _errors.Closed("this session belongs to the process that forked; connect again")
 
     def start(self, verb: str, keys: Sequence[str] = (), lists: Sequence[_frames.Blobs] = (), **options: Any) -> Answer:
@@ -174,10 +223,11 @@ class Session:
         for key in encoded:
             if len(key) > 255:
                 raise _errors.Invalid("a key has at most 255 bytes", os.fsdecode(key))
-        return self._start(lambda number: _frames.call(verb, number, encoded, lists, **options))
+        return self._start(lambda number: _frames.call(verb, number, encoded, lists, **options), options.get("timeout", 0))
 
     def file(self, verb: str, name: bytes = b"", other: bytes = b"", data: "bytes | memoryview" = b"", **fields: Any) -> _frames.FileAnswer:
         """Make a call on files, and wait for its answer."""
+        generation = self._generation
         answer = self._start(lambda number: _frames.file_call(verb, number, name, other, data, **fields))
         try:
             answer.wait()
@@ -188,9 +238,20 @@ class Session:
             raise
         if answer.file is None:
             raise _errors.HmcfsError("the answer of the daemon is incomplete")
+        if self._continues and not answer.file.errno:
+            if verb == "open" and (self._away or self._generation != generation):
+                # It is not known which daemon has opened it.
+                self.close_later(answer.file.handle)
+                fields["flags"] = fields.get("flags", 0) & ~(os.O_EXCL | os.O_TRUNC)
+                return self.file(verb, name, other, data, **fields)
+            if verb == "open":
+                flags = fields.get("flags", 0) & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)
+                self._opened[answer.file.handle] = (name, flags, _frames.stat(answer.file.data).st_ino)
+            elif verb == "close":
+                self._opened.pop(fields["handle"], None)
         return answer.file
 
-    def _start(self, encode: Callable[[int], bytes]) -> Answer:
+    def _start(self, encode: Callable[[int], bytes], timeout: float = 0) -> Answer:
         with self._writing:
             self._check()
             self._cancel()
@@ -200,6 +261,10 @@ class Session:
                 frame = encode(answer.number)
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
+            if self._continues:
+                answer.frame = frame
+                if timeout:
+                    answer._deadline = time.monotonic() + timeout
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
@@ -222,13 +287,21 @@ class Session:
             with self._writing:
                 if self._ended is None:
                     self._send(_frames.cancel(answer.number))
-            self.read_until(lambda: answer.over, _STOP)
+            self.read_until(lambda: answer.over or self._away, _STOP)
+            self._drop(answer)
         except _errors.HmcfsError:
             pass  # the session has ended, and the call with it
         finally:
             if not answer.over and self._ended is None:
                 # Its memory must not be used again while bytes may still arrive in it.
                 self._abandon(f"{self._peer} did not end a call that was cancelled")
+
+    def _drop(self, answer: Answer) -> None:
+        """End a call that is cancelled if there is no daemon, which would use its memory."""
+        with self._changed:
+            if self._away and not answer.over:
+                self._answers.pop(answer.number, None)
+                answer.end(_errors.Interrupted("the call was cancelled"))
 
     def cancel_later(self, answer: Answer) -> None:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
@@ -244,9 +317,12 @@ class Session:
             answer = self._cancelled.popleft()
             if not answer.over:
                 self._send(_frames.cancel(answer.number))
+                self._drop(answer)
         while self._left:
             self._number += 1
-            self._send(_frames.file_call("close", self._number, handle=self._left.popleft()))
+            handle = self._left.popleft()
+            self._opened.pop(handle, None)
+            self._send(_frames.file_call("close", self._number, handle=handle))
 
     def _abandon(self, reason: str) -> None:
         """End the session from this side."""
@@ -278,21 +354,23 @@ class Session:
         deadline = None if timeout is None else time.monotonic() + timeout
         reader = threading.get_ident()
         try:  # an interrupt may come anywhere from here on
-            with self._changed:
-                while self._read_by is not None and not done():
+            while True:
+                with self._changed:
+                    while self._read_by is not None and not done():
+                        left = None if deadline is None else deadline - time.monotonic()
+                        if left is not None and left <= 0:
+                            return False
+                        self._changed.wait(left)
+                    if done():
+                        return True
+                    self._read_by = reader
+                while self._read_by == reader:  # until it is left to the search for the next daemon
+                    if done():
+                        return True
+                    self._check()
                     left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
+                    if not self._read(left):
                         return False
-                    self._changed.wait(left)
-                if done():
-                    return True
-                self._read_by = reader
-            while not done():
-                self._check()
-                left = None if deadline is None else deadline - time.monotonic()
-                if not self._read(left):
-                    return False
-            return True
         finally:
             if self._read_by == reader:
                 with self._changed:
@@ -316,6 +394,9 @@ class Session:
         except TimeoutError:
             return False
         except (OSError, EOFError, ValueError) as e:
+            if self._continues and self._ended is None and not isinstance(e, ValueError):
+                self._depart()
+                return True
             kind, number, body = _frames.ENDED, 0, b""
             reason = f"{self.path}: {self._peer} has ended, or the session: {e}"
         else:
@@ -334,14 +415,146 @@ class Session:
 
     def register(self, device: str, memory: dict[str, Any] | None, files: Sequence[int], **fields: Any) -> int:
         """Register memory, and return its number in this session."""
-        self._check()
         question = {"device": device, "descriptors": len(files), **fields}
         if memory is not None:
             question["memory"] = memory
-        reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
-        for fd in received:
+        while True:
+            generation = self._present()
+            try:
+                reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
+            except _errors.Disconnected:
+                if self._replaced(generation):
+                    continue
+                raise
+            for fd in received:
+                os.close(fd)
+            number = int(reply["registered"]["memory"])
+            if not self._continues:
+                return number
+            own = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in files]
+            with self._changed:
+                if not self._away and self._generation == generation and self._ended is None:
+                    self._memories[number] = (question, own)
+                    return number
+            for fd in own:  # the daemon that has registered it is gone
+                os.close(fd)
+
+    def forget(self, number: int) -> None:
+        """Register memory no more with the next daemon."""
+        with self._changed:
+            _, own = self._memories.pop(number, (None, []))
+        for fd in own:
             os.close(fd)
-        return int(reply["registered"]["memory"])
+
+    def _forget_all(self) -> None:
+        for number in list(self._memories):
+            self.forget(number)
+
+    def _present(self) -> int:
+        """Wait until there is a daemon, and return the number of daemons before it."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._away or self._ended is not None)
+            self._check()
+            return self._generation
+
+    def _replaced(self, generation: int) -> bool:
+        """Report whether a daemon has died, of which a connection has ended."""
+        if self._continues:
+            self.read_until(lambda: self._away or self._generation != generation, 1.0)
+        return self._away or self._generation != generation
+
+    # The search for the next daemon
+
+    def _watch(self) -> None:
+        """Have the end of the connection noticed even if no thread reads."""
+        if not self._continues:
+            return
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _shut, self._socket)
+        self._finalizer.atexit = False
+        threading.Thread(target=_guard, args=(weakref.ref(self), self._socket.fileno(), self._generation), name="hmcfs", daemon=True).start()
+
+    def _depart(self) -> None:
+        """Leave the connection to a thread that looks for the next daemon. The caller reads."""
+        with self._changed:
+            self._read_by = _RETURNING
+        threading.Thread(target=self._come_back, name="hmcfs", daemon=True).start()
+
+    def _come_back(self) -> None:
+        """Continue the session with the next daemon, or end it."""
+        with self._writing, self._changed:
+            self._away = True
+            self._changed.notify_all()
+        try:
+            made = retry(self.path, self._continues, lambda: self._ended is not None, self._arrive)
+            if made is None:
+                raise _errors.Disconnected(f"{self.path}: the session is closed")
+        except (_errors.HmcfsError, ValueError) as e:
+            with self._changed:
+                self._away, self._read_by = False, None
+                self._end(_errors.Disconnected(f"{self.path}: {self._peer} has ended, and no other one continues the session: {e}"))
+                self._changed.notify_all()
+            return
+        with self._writing:
+            self._socket.close()
+            self._socket, self._received = made
+            self._poll, self._deadline = None, None
+            with self._changed:
+                self._away, self._read_by = False, None
+                self._generation += 1
+                calls = [self._answers[number] for number in sorted(self._answers)]
+                self._changed.notify_all()
+            self._watch()
+            for answer in calls:
+                if not answer.over:
+                    self._send(answer.again())
+
+    def _arrive(self) -> "tuple[socket.socket, bytearray]":
+        """Make one attempt to continue the session: memory, keys and files are then as before."""
+        s = _connect(self.path, _ATTEMPT)
+        try:
+            rest, _ = _upgrade(s, "/v1/session", _frames.PROTOCOL, self.name)
+            received = bytearray(rest)
+            if _one_frame(s, received)[0] != _frames.HELLO:
+                raise ValueError("no session was answered")
+            with self._changed:
+                memories, opened = dict(self._memories), dict(self._opened)
+            for number, (question, files) in memories.items():
+                try:
+                    _, came = ask(self.path, "/v1/register", {**question, "number": number}, files, session=self.name, timeout=_ATTEMPT)
+                except _errors.HmcfsError as e:
+                    if not said(e):
+                        raise
+                    continue  # it is lost
+                for fd in came:
+                    os.close(fd)
+            self._exchange(s, received, lambda n: _frames.call("continue", n))
+            for handle, (name, flags, ino) in opened.items():
+                self._exchange(s, received, lambda n: _frames.again(_frames.file_call("open", n, name, flags=flags, handle=handle, size=ino)))
+            s.setblocking(True)
+            return s, received
+        except OSError as e:
+            s.close()
+            if isinstance(e, _errors.HmcfsError):
+                raise
+            raise _errors.of_os(e, self.path) from e
+        except BaseException:
+            s.close()
+            raise
+
+    def _exchange(self, s: socket.socket, received: bytearray, encode: Callable[[int], bytes]) -> None:
+        """Make a call on a connection on which nothing else is in progress."""
+        with self._writing:
+            self._number += 1
+            number = self._number
+        s.sendall(encode(number))
+        while True:
+            kind, of, body = _one_frame(s, received)
+            if kind == _frames.FAILURE and of == number:
+                raise _errors.of(*_frames.failure(body)[:2])
+            if of == number:
+                return
 
     def _check(self) -> None:
         if self._ended is not None:
@@ -356,11 +569,17 @@ class Session:
         self._answers.clear()
 
     def _send(self, frame: bytes) -> None:
+        if self._away:
+            return  # calls are asked again
         sent = False
         try:
             self._socket.sendall(frame)
             sent = True
         except OSError as e:
+            if self._continues:
+                sent = True
+                _shut(self._socket)  # whoever reads notices it
+                return
             raise _errors.of_os(e, self.path) from e
         finally:
             if not sent:  # a part of the frame may have been
@@ -415,6 +634,100 @@ class Session:
 
     def _receive(self, size: int) -> bytes:
         return self._socket.recv(size)
+
+
+def _one_frame(s: socket.socket, received: bytearray) -> tuple[int, int, bytes]:
+    """Read one frame of a connection that nothing else reads."""
+    def fill(size: int) -> None:
+        while len(received) < size:
+            data = s.recv(1 << 16)
+            if not data:
+                raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
+            received.extend(data)
+
+    fill(_frames.HEADER.size)
+    size, kind, _, _, number = _frames.HEADER.unpack_from(received)
+    if size > _frames.MAX_BODY:
+        raise ValueError(f"a frame of {size} bytes")
+    end = _frames.HEADER.size + size
+    fill(end)
+    body = bytes(received[_frames.HEADER.size : end])
+    del received[:end]
+    return kind, number, body
+
+
+def _shut(s: socket.socket) -> None:
+    """End a connection, of which others may have descriptors."""
+    try:
+        s.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has ended
+
+
+def _guard(of: "weakref.ref[Session]", fd: int, generation: int) -> None:
+    """Wait for the end of a connection, and have it noticed. Whoever closes it shuts it down before."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    poll.poll()
+    session = of()
+    if session is not None and session._ended is None:
+        try:
+            session.read_until(lambda: session._away or session._generation != generation, None)
+        except (_errors.HmcfsError, OSError, ValueError):
+            pass  # it has ended
+
+
+def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[], Any]) -> Any:
+    """Make attempts to reach the next daemon, for limit seconds; return the result of the first success, None when it is over."""
+    deadline, pause, missing = time.monotonic() + limit, _FIRST, 0.0
+    while not over():
+        try:
+            return attempt()
+        except _errors.HmcfsError as e:
+            now = time.monotonic()
+            missing = (missing or now) if isinstance(e.__cause__, FileNotFoundError) else 0.0
+            if said(e) or now > deadline or _is_alone(path) or missing and now - missing > _MISSING:
+                raise
+        time.sleep(pause)
+        pause = min(2 * pause, _LAST)
+    return None
+
+
+def _is_alone(path: str) -> bool:
+    """Report whether nobody starts a daemon again. Where that can't be known, it does not."""
+    return _call_holder(path) == errno.ECONNREFUSED
+
+
+def _is_held(path: str) -> bool:
+    """Report whether there is a process that starts a daemon again."""
+    return _call_holder(path) == 0
+
+
+def _call_holder(path: str) -> int:
+    """Connect to the process that starts a daemon again; return the number of the error, 0 for none."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        return s.connect_ex(os.path.join(os.path.dirname(path), "hold.sock"))
+
+
+def said(error: _errors.HmcfsError) -> bool:
+    """Report whether an error is one that a daemon has answered with."""
+    return bool(getattr(error, "said", False))
+
+
+def _answered(code: str, text: str) -> _errors.HmcfsError:
+    """Return an error that a daemon has answered with."""
+    error = _errors.of(code, text)
+    error.said = True  # type: ignore[attr-defined]
+    return error
+
+
+def continues(head: bytes) -> float:
+    """Return the time, in seconds, within which a client comes back to the next daemon; 0 if there is none."""
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"hmcfs-continues" and value.strip().isdigit():
+            return float(value)
+    return 0.0
 
 
 def _read_for(of: "weakref.ref[Session]") -> None:
@@ -474,8 +787,8 @@ def _connect(path: str, timeout: float) -> socket.socket:
     return s
 
 
-def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> bytes:
-    """Ask for an upgrade; return what came after the answer."""
+def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> tuple[bytes, bytes]:
+    """Ask for an upgrade; return what came after the answer, and its head."""
     extra = f"Hmcfs-Session: {session}\r\n" if session else ""
     s.sendall(_REQUEST.format(path=path, protocol=protocol, extra=extra).encode())
     head = b""
@@ -487,7 +800,7 @@ def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> b
     head, _, rest = head.partition(b"\r\n\r\n")
     status = head.split(b"\r\n", 1)[0].split(b" ")[1]
     if status == b"101":
-        return rest
+        return rest, head
     while True:
         data = s.recv(4096)
         if not data or len(rest) > _MAX_HEAD:
@@ -496,10 +809,10 @@ def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> b
         if rest.rstrip().endswith(b"}"):
             break
     try:
-        said = json.loads(rest)
+        told = json.loads(rest)
     except ValueError:
-        said = {}
-    raise _errors.of(said.get("code", "io"), said.get("error") or f"the daemon answered with status {status.decode()}")
+        told = {}
+    raise _answered(told.get("code", "io"), told.get("error") or f"the daemon answered with status {status.decode()}")
 
 
 def ask(
@@ -557,7 +870,7 @@ def ask_held(
         reply = json.loads(data[4:])
         fault = reply.get("failure")
         if fault:
-            raise _errors.of(fault.get("code", "io"), fault.get("error", "failed"))
+            raise _answered(fault.get("code", "io"), fault.get("error", "failed"))
     except BaseException as e:
         for fd in received:
             os.close(fd)

@@ -1,0 +1,263 @@
+package badgerkv
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// journal has the commits that Badger does not have yet, in memory that outlives the process: the
+// next one writes them. It is a page of numbers and two halves, one for the active layer and one
+// for the frozen one. A commit counts once the number of bytes in its half includes it.
+type journal struct {
+	page []byte
+	// at is the half of the active layer. KV.mu guards it.
+	at int
+}
+
+const (
+	journalMagic = "hmcfs journal 1\n"
+	// journalHalf is more than space admits at a time.
+	journalHalf = memTableSize
+	journalHead = 4096
+	journalSize = journalHead + 2*journalHalf
+	// The numbers of the page: the stamp of the records that it belongs to, the version that Badger's
+	// last commit has at most, and for each half its place in the order and its bytes.
+	stampAt, journalVersionAt = 64, 72
+	orderAt, endAt            = 128, 192
+)
+
+// openJournal maps the memory of a journal.
+func openJournal(f *os.File) (*journal, error) {
+	st, err := f.Stat()
+	if err == nil && st.Size() != journalSize {
+		err = errors.Join(f.Truncate(0), f.Truncate(journalSize))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal of the records: %w", err)
+	}
+	page, err := unix.Mmap(int(f.Fd()), 0, journalSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("journal of the records: %w", err)
+	}
+	return &journal{page: page}, nil
+}
+
+func (j *journal) close() error {
+	if j == nil {
+		return nil
+	}
+	return unix.Munmap(j.page)
+}
+
+// number returns one of the numbers of a half.
+func (j *journal) number(at, half int) uint64 { return wordAt(j.page, at+8*half).Load() }
+
+func (j *journal) set(at, half int, n uint64) { wordAt(j.page, at+8*half).Store(n) }
+
+// half returns the memory of a half.
+func (j *journal) half(n int) []byte {
+	return j.page[journalHead+n*journalHalf:][:journalHalf:journalHalf]
+}
+
+// fits reports whether the journal continues records, in which Badger's last commit has a version.
+// They may have been replaced, or changed by a program without a journal.
+func (j *journal) fits(stamp, version uint64) bool {
+	return bytes.HasPrefix(j.page, []byte(journalMagic)) && j.number(stampAt, 0) == stamp && version <= j.number(journalVersionAt, 0)
+}
+
+// begin empties the journal, for the records with a stamp.
+func (j *journal) begin(stamp, version uint64) {
+	j.clear(0)
+	j.clear(1)
+	j.expect(version)
+	j.set(stampAt, 0, stamp)
+	copy(j.page, journalMagic)
+}
+
+// expect records the version of Badger's next commit, before it is made.
+func (j *journal) expect(version uint64) {
+	if j != nil {
+		j.set(journalVersionAt, 0, version)
+	}
+}
+
+// clear empties a half, all commits of which Badger has.
+func (j *journal) clear(half int) { j.set(endAt, half, 0) }
+
+// freeze begins the half of a new layer, which is empty.
+func (j *journal) freeze() {
+	if j != nil {
+		next := 1 - j.at
+		j.set(orderAt, next, j.number(orderAt, j.at)+1)
+		j.at = next
+	}
+}
+
+// settled empties the half of the frozen layer.
+func (j *journal) settled() {
+	if j != nil {
+		j.clear(1 - j.at)
+	}
+}
+
+// fail empties the journal: nothing of it is visible any more.
+func (j *journal) fail() {
+	if j != nil {
+		j.clear(0)
+		j.clear(1)
+	}
+}
+
+// add adds a commit, which then survives the process.
+//
+// Errors: metadata.ErrTooLarge.
+func (j *journal) add(c *commit) error {
+	if j == nil {
+		return nil
+	}
+	end := j.number(endAt, j.at)
+	room := j.half(j.at)[end:]
+	if int64(len(room)) < c.bytes+binary.MaxVarintLen64 {
+		return fmt.Errorf("journal of the records: %w", metadata.ErrTooLarge)
+	}
+	out := binary.AppendUvarint(room[:0], uint64(len(c.writes)))
+	for i := range c.writes {
+		w := &c.writes[i]
+		what := uint64(len(w.value)) << 1
+		if w.deleted {
+			what = 1
+		}
+		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(len(w.key))), what)
+		out = append(append(out, w.key...), w.value...)
+	}
+	j.set(endAt, j.at, end+uint64(len(out)))
+	return nil
+}
+
+// each passes the commits on, in their order. The slices of a commit are part of the journal.
+//
+// Errors: metadata.ErrCorrupt.
+func (j *journal) each(fn func(writes []change) error) error {
+	first := 0
+	if j.number(orderAt, 1) < j.number(orderAt, 0) {
+		first = 1
+	}
+	for _, n := range []int{first, 1 - first} {
+		end := j.number(endAt, n)
+		if end > journalHalf {
+			return metadata.ErrCorrupt
+		}
+		for rest := (journalReader{data: j.half(n)[:end]}); len(rest.data) > 0; {
+			writes := rest.commit()
+			if rest.bad {
+				return metadata.ErrCorrupt
+			}
+			if err := fn(writes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// journalReader reads the commits of a half.
+type journalReader struct {
+	data []byte
+	bad  bool
+}
+
+func (r *journalReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.data)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.data = r.data[n:]
+	return v
+}
+
+func (r *journalReader) take(n uint64) []byte {
+	if n > uint64(len(r.data)) {
+		r.bad = true
+		return nil
+	}
+	out := r.data[:n:n]
+	r.data = r.data[n:]
+	return out
+}
+
+func (r *journalReader) commit() (writes []change) {
+	for n := r.uvarint(); n > 0 && !r.bad; n-- {
+		key, what := r.uvarint(), r.uvarint()
+		writes = append(writes, change{key: r.take(key), value: r.take(what >> 1), deleted: what&1 == 1})
+	}
+	return writes
+}
+
+// resume writes the commits of a journal, which an earlier process had no time for, and goes on with
+// it. If the process dies meanwhile, the next one does it again.
+func (kv *KV) resume(ctx context.Context, f *os.File) error {
+	j, err := openJournal(f)
+	if err != nil {
+		return err
+	}
+	if version := kv.lastCommit(); j.fits(kv.stamp, version) && !kv.Cut() {
+		err = kv.replay(ctx, j)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the journal of the records: %w", err), j.close())
+	}
+	j.begin(kv.stamp, kv.lastCommit())
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	kv.journal = j
+	return nil
+}
+
+// replay writes the commits of a journal.
+func (kv *KV) replay(ctx context.Context, j *journal) error {
+	count := 0
+	err := j.each(func(writes []change) error {
+		count++
+		return kv.UpdateSoon(ctx, func(tx metadata.KVTxn) error {
+			for _, w := range writes {
+				err := error(nil)
+				if w.deleted {
+					err = tx.Delete(w.key)
+				} else {
+					err = tx.Set(w.key, w.value)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if errors.Is(err, metadata.ErrCorrupt) {
+		kv.log.Error("the journal of the records is damaged; changes that were just made are missing", zap.Int("commits", count))
+		err = nil
+	}
+	if err == nil && count > 0 {
+		err = kv.flush(math.MaxUint64)
+		kv.log.Info("wrote changes of records that the process before had no time for", zap.Int("commits", count))
+	}
+	return err
+}
+
+// lastCommit returns the version of Badger's last commit.
+func (kv *KV) lastCommit() uint64 {
+	tx := kv.db.NewTransaction(false)
+	defer tx.Discard()
+	return tx.ReadTs()
+}

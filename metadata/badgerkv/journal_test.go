@@ -1,0 +1,171 @@
+package badgerkv_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+)
+
+// journalOf opens the journal of a store in a directory, which a test keeps as a holder does.
+func journalOf(dir string) (*os.File, error) {
+	return os.OpenFile(dir+".journal", os.O_RDWR|os.O_CREATE, 0o600)
+}
+
+// openJournaled opens a store with its journal.
+func openJournaled(t *testing.T, dir string) *badgerkv.KV {
+	t.Helper()
+	f, err := journalOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // it is mapped
+	kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir, Journal: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// copyOf copies the files of a store and its journal, as a kill at this moment leaves them.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	data, err := os.ReadFile(dir + ".journal")
+	if err = errors.Join(err, os.WriteFile(to+".journal", data, 0o600), os.CopyFS(to, os.DirFS(dir))); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestJournal has changes that are in the journal alone, beside some that are written: the next store
+// has all, in their order. One that dies while it writes them has the same, and a store that was
+// closed leaves nothing to write.
+func TestJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kv")
+	kv := openJournaled(t, dir)
+	kv.FlushAfter(time.Hour)
+	want, rng := map[string]string{}, rand.New(rand.NewPCG(1, 2))
+	change := func(turn int) {
+		t.Helper()
+		key, value := fmt.Sprint(rng.IntN(50)), fmt.Sprint(turn)+string(bytes.Repeat([]byte("-"), rng.IntN(300)))
+		update := kv.UpdateSoon
+		if turn%100 == 50 {
+			update = kv.Update // which writes all before
+		}
+		err := update(t.Context(), func(tx metadata.KVTxn) error {
+			if turn%3 == 0 {
+				delete(want, key)
+				return tx.Delete([]byte(key))
+			}
+			want[key] = value
+			return errors.Join(tx.Set([]byte(key), []byte("first")), tx.Set([]byte(key), []byte(value)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(dir string, want map[string]string) *badgerkv.KV {
+		t.Helper()
+		next := openJournaled(t, dir)
+		got := map[string]string{}
+		err := next.View(t.Context(), func(tx metadata.KVTxn) error {
+			return tx.Scan(nil, nil, func(key, value []byte) (bool, error) {
+				got[string(key)] = string(value)
+				return true, nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%d keys are there, want %d, or they have other values", len(got), len(want))
+		}
+		return next
+	}
+	for turn := range 280 {
+		change(turn)
+	}
+	killed := copyOf(t, dir)
+	again := check(killed, want)
+	copied := copyOf(t, killed) // not closed, as by a second kill
+	for _, kv := range []*badgerkv.KV{again, check(copied, want), kv} {
+		if err := kv.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := check(dir, want).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStaleJournal has journals that must not be written: of other records, of records that were changed by a program
+// without a journal, and damaged ones, of which what can be read is.
+func TestStaleJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kv")
+	kv := openJournaled(t, dir)
+	kv.FlushAfter(time.Hour)
+	set := func(key, value string) func(metadata.KVTxn) error {
+		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(value)) }
+	}
+	err := errors.Join(kv.Update(t.Context(), set("a", "1")), kv.UpdateSoon(t.Context(), set("a", "2")), kv.UpdateSoon(t.Context(), set("b", "2")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		spoil func(dir string)
+		want  string
+	}{
+		"of the records": {func(string) {}, "2"},
+		"of records that another program has changed": {func(dir string) {
+			other := open(t, dir)
+			if err := errors.Join(other.Update(t.Context(), set("a", "3")), other.Close()); err != nil {
+				t.Error(err)
+			}
+		}, "3"},
+		"of other records": {func(dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+			other := open(t, dir)
+			if err := errors.Join(other.Update(t.Context(), set("a", "4")), other.Close()); err != nil {
+				t.Error(err)
+			}
+		}, "4"},
+		"cut short": {func(dir string) {
+			if err := os.Truncate(dir+".journal", 100); err != nil {
+				t.Error(err)
+			}
+		}, "1"},
+		"with a damaged second commit": {func(dir string) {
+			if err := badgerkv.SpoilJournal(dir + ".journal"); err != nil {
+				t.Error(err)
+			}
+		}, "2"},
+	}
+	for name, c := range cases {
+		at := copyOf(t, dir)
+		c.spoil(at)
+		next := openJournaled(t, at)
+		err := next.View(t.Context(), func(tx metadata.KVTxn) error {
+			got, err := tx.Get([]byte("a"))
+			if string(got) != c.want {
+				t.Errorf("%s: a is %q, want %q", name, got, c.want)
+			}
+			return err
+		})
+		if err = errors.Join(err, next.Close()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := kv.Close(); err != nil {
+		t.Error(err)
+	}
+}

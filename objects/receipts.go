@@ -1,0 +1,162 @@
+package objects
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/hmcfs/hmcfs/metadata"
+)
+
+// receiptsKept is the time for which it is noted that a publication was received. A program that
+// has not read the answer by then was disconnected.
+const receiptsKept = time.Minute
+
+// receipts are the notes that publications were received: a session that asks again, because the
+// daemon has died before it answered, learns from them that this has happened. They are written with
+// the removal of the publication's name.
+type receipts struct {
+	meta *metadata.Store
+	log  *zap.Logger
+
+	mu sync.Mutex
+	// asked is the end of the time in which sessions of the run before ask again.
+	asked time.Time
+	// known are those of the run before, and those of this one until then.
+	// +checklocks:mu
+	known map[string]struct{}
+	// noted are all of them, in the order of their ends.
+	// +checklocks:mu
+	noted []noted
+}
+
+// noted are receipts that were noted together.
+type noted struct {
+	until time.Time
+	texts []string
+}
+
+// receiptOf returns the receipt of one key of a call of a session.
+func receiptOf(holder sessionID, call uint64, key string) string {
+	return string(holder[:]) + "/" + strconv.FormatUint(call, 10) + "/" + key
+}
+
+// load reads the receipts of the run before.
+func (r *receipts) load(ctx context.Context) error {
+	until := time.Now().Add(receiptsKept)
+	r.asked = until
+	all, err := metadata.ReceiptsOf(r.meta).List(ctx)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range all {
+		r.known[text] = struct{}{}
+	}
+	r.noted = append(r.noted, noted{until: until, texts: all})
+	return nil
+}
+
+// note records that receipts were noted.
+func (r *receipts) note(texts []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.noted = append(r.noted, noted{until: now.Add(receiptsKept), texts: texts})
+	if now.Before(r.asked) {
+		for _, text := range texts {
+			r.known[text] = struct{}{}
+		}
+	}
+}
+
+// has reports whether a receipt was noted, for a call that is asked again.
+func (r *receipts) has(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, found := r.known[text]
+	return found
+}
+
+// start drops receipts when nobody can ask for them any more.
+func (r *receipts) start(ctx context.Context, work *sync.WaitGroup) {
+	work.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				r.drop(ctx, now)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+func (r *receipts) drop(ctx context.Context, now time.Time) {
+	r.mu.Lock()
+	var over []string
+	for len(r.noted) > 0 && len(over) < dropAtOnce && !r.noted[0].until.After(now) {
+		over = append(over, r.noted[0].texts...)
+		r.noted = r.noted[1:]
+	}
+	for _, text := range over {
+		delete(r.known, text)
+	}
+	r.mu.Unlock()
+	for len(over) > 0 {
+		some := over[:min(len(over), dropAtOnce)]
+		over = over[len(some):]
+		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
+			r.log.Warn("could not remove the notes of received publications", zap.Error(err))
+		}
+	}
+}
+
+// dropAtOnce bounds the receipts that are dropped in one transaction.
+const dropAtOnce = 4096
+
+// callKey is the key of a context's calledAs.
+type callKey struct{}
+
+// calledAs identifies a call of a session.
+type calledAs struct {
+	number uint64
+	again  bool
+}
+
+// WithCall returns the context of a call of a session that may be continued by a later daemon: its number in the session, and
+// whether it is asked again, since an earlier daemon has died before it answered.
+func WithCall(ctx context.Context, number uint64, again bool) context.Context {
+	return context.WithValue(ctx, callKey{}, calledAs{number, again})
+}
+
+// callOf returns the call that a context is of, 0 for none.
+func callOf(ctx context.Context) calledAs {
+	as, _ := ctx.Value(callKey{}).(calledAs)
+	return as
+}
+
+// AskedAgain reports whether a context is that of a call that is asked again.
+func AskedAgain(ctx context.Context) bool { return callOf(ctx).again }
+
+// Received reports whether an earlier daemon has carried out a call that is asked again, as far as it
+// concerns the receipt of a publication: as its publisher, or as its receiver.
+func (h *Holder) Received(ctx context.Context, key string) bool {
+	as := callOf(ctx)
+	return h.id != (sessionID{}) && as.again && h.store.receipts.has(receiptOf(h.id, as.number, key))
+}
+
+// receipt returns the receipt of a key for the call of a context; empty if none is needed.
+func (h *Holder) receipt(ctx context.Context, key string) string {
+	as := callOf(ctx)
+	if h.id == (sessionID{}) || as.number == 0 {
+		return ""
+	}
+	return receiptOf(h.id, as.number, key)
+}
