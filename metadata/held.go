@@ -10,48 +10,37 @@ import (
 // name is removed. They don't outlive the process.
 func (s *Store) HoldXattrs(ino Ino) { s.held.Store(ino, nil) }
 
-// HoldNameless is HoldXattrs for an inode that has already lost its last name, and with it
-// its attributes: it can be given new ones.
+// HoldNameless is HoldXattrs for an inode that has already lost its last name. One that is not held yet has lost its attributes with
+// it, and can be given new ones; of one that is held, the mode, the owner and the times are stored.
 //
 // Errors: those of the KV; the caller must call ReleaseXattrs even after an error.
 func (s *Store) HoldNameless(ctx context.Context, in Inode) error {
 	s.held.Store(in.Ino, nil)
 	defer s.locks.lock(in.Ino)()
 	return s.update(ctx, func(t *txn) error {
-		if _, err := t.bearer(in.Ino); !errors.Is(err, ErrNotExist) {
-			return err
-		}
-		in.Nlink = 0
-		t.hold(&record{Inode: in})
-		return nil
-	})
-}
-
-// UpdateNameless stores the mode, the owner and the times of an inode that has lost its last name and whose attributes are held. It does
-// nothing for others.
-func (s *Store) UpdateNameless(ctx context.Context, in Inode) error {
-	if _, held := s.held.Load(in.Ino); !held {
-		return nil
-	}
-	defer s.locks.lock(in.Ino)()
-	return s.update(ctx, func(t *txn) error {
 		rec, err := t.bearer(in.Ino)
 		switch {
 		case errors.Is(err, ErrNotExist):
+			in.Nlink = 0
+			t.hold(&record{Inode: in})
 			return nil
-		case err != nil || rec.Nlink > 0:
-			return err
-		case rec.UID != in.UID && rec.xattrs > 0:
-			t.refund(&rec)
-			rec.UID = in.UID
-			n, err := t.xattrBytes(rec.Ino)
-			t.fail(err)
-			t.use(rec.UID, 0, int64(n))
+		case err == nil && rec.Nlink == 0:
+			t.rehold(&rec, in)
 		}
-		rec.Mode, rec.UID, rec.GID, rec.Atime, rec.Mtime, rec.Ctime = in.Mode, in.UID, in.GID, in.Atime, in.Mtime, in.Ctime
-		t.hold(&rec)
-		return nil
+		return err
 	})
+}
+
+// rehold stores the changed inode of a record that is held.
+func (t *txn) rehold(rec *record, in Inode) {
+	if rec.UID != in.UID && rec.xattrs > 0 {
+		t.refund(rec)
+		n, err := t.xattrBytes(rec.Ino)
+		t.fail(err)
+		t.use(in.UID, 0, int64(n))
+	}
+	rec.Mode, rec.UID, rec.GID, rec.Atime, rec.Mtime, rec.Ctime = in.Mode, in.UID, in.GID, in.Atime, in.Mtime, in.Ctime
+	t.hold(rec)
 }
 
 // nameless are the inodes without names that the process before held.

@@ -81,3 +81,33 @@ func holdSome(t *testing.T, s *metadata.Store) (inos []metadata.Ino) {
 	}
 	return inos
 }
+
+// TestHoldAgain changes inodes that are held: the process that follows sees the change, and the new owner is charged for the attributes.
+func TestHoldAgain(t *testing.T) {
+	ctx, kv := t.Context(), memkv.New()
+	s, err := metadata.Open(ctx, kv, metadata.Options{KeepNameless: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inos, used := holdSome(t, s), s.Usage(7)
+	for _, in := range []metadata.Inode{
+		{Ino: inos[0], Mode: metadata.TypeRegular | 0o600, UID: 7},
+		{Ino: inos[1], Mode: metadata.TypeRegular | 0o600, UID: 8, Size: 1},
+	} {
+		if err = s.HoldNameless(ctx, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if s.Usage(7) != (metadata.Usage{Names: used.Names}) || s.Usage(8) != (metadata.Usage{XattrBytes: used.XattrBytes}) || used.XattrBytes == 0 {
+			t.Errorf("usage %+v and %+v, before %+v", s.Usage(7), s.Usage(8), used)
+		}
+		if s, err = metadata.Open(ctx, kv, metadata.Options{KeepNameless: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := s.Nameless(); held[inos[0]].Mode.Perm() != 0o600 || held[inos[1]].UID != 8 || held[inos[1]].Size != 0 || held[inos[1]].Device != "sim0" {
+		t.Errorf("held %+v", held)
+	}
+	checkStore(t, s)
+}

@@ -181,8 +181,8 @@ func (as *attributes) setRecord(ctx context.Context, ino Ino, c Change) (Attr, e
 		switch in, ok, err = as.table.changeOrphan(ino, apply); {
 		case !ok:
 			err = metadata.ErrNotExist
-		case err == nil && c.Size == nil:
-			err = as.meta.UpdateNameless(ctx, in)
+		case err == nil && c.Size == nil && as.table.isHeld(ino):
+			err = as.meta.HoldNameless(ctx, in) // again, for the process that follows
 		}
 		as.notices.send(Notice{Ino: ino})
 	}

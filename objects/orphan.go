@@ -81,6 +81,15 @@ func (tb *table) holdOrphan(ino Ino, end func()) (orphan metadata.Inode, ok bool
 	return *e.orphan, true
 }
 
+// isHeld reports whether an orphan has extended attributes, or may have.
+func (tb *table) isHeld(ino Ino) bool {
+	sh := tb.shard(ino)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[ino]
+	return e != nil && e.orphan != nil && e.xattrs != nil
+}
+
 // xattrsEnd returns the function that releases the extended attributes of an inode that
 // is unreachable, or has kept its name. It ignores the end of the context.
 func (as *attributes) xattrsEnd(ctx context.Context, ino Ino) func() {
