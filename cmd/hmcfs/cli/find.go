@@ -38,14 +38,21 @@ func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error
 // revivedLimit bounds the wait for a daemon that a holder starts again.
 const revivedLimit = time.Minute
 
+// mostCut bounds the attempts that a daemon may cut off: one that dies does so once, but so does one that this user has
+// too many connections with, each time.
+const mostCut = 5
+
 // hearRevived is hear, and waits for a daemon that its holder is starting again.
 func hearRevived(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.Now().Add(revivedLimit); ; {
+	for cut, limit := 0, time.Now().Add(revivedLimit); ; {
 		v, err := hear(ctx, c, p)
-		if !errors.Is(err, client.ErrNoDaemon) || !holder.Revives(p.Holder()) || time.Now().After(limit) {
+		if !cutOff(err) || cut == mostCut || !holder.Revives(p.Holder()) || time.Now().After(limit) {
 			return v, err
+		}
+		if !errors.Is(err, client.ErrNoDaemon) {
+			cut++
 		}
 		select {
 		case <-tick.C:
