@@ -310,7 +310,7 @@ func (v *victim) look(ctx context.Context, parent Ino, name string) error {
 	return err
 }
 
-// isFleeting reports whether the inode is memory of a session, which ends with the daemon.
+// isFleeting reports whether the inode is memory of a session.
 func (v *victim) isFleeting() bool {
 	if v.obj == nil {
 		return false
