@@ -111,7 +111,7 @@ func TestDeathWhileAPageIsRead(t *testing.T) {
 			}
 			return err
 		})
-		must(t, waits())
+		kit.Eventually(t, time.Minute, waits)
 		<-time.After(100 * time.Millisecond) // so that it has begun to drop pages
 		must(t, unix.Kill(last, unix.SIGKILL))
 	}
