@@ -51,7 +51,19 @@ func (s *Session) remember(id hetero.MemoryID, r registration, generation int) b
 		return false
 	}
 	s.registered[id] = r
+	s.guardLocked()
 	return true
+}
+
+// guardLocked has the end of the daemon noticed also while nobody makes calls: the next daemon must know what the session
+// has. Sessions that have nothing do without, and so without a descriptor more.
+//
+// +checklocks:s.mu
+func (s *Session) guardLocked() {
+	if !s.guarded {
+		s.guarded = true
+		go s.guard(s.link.Load())
+	}
 }
 
 // unremember ends what remember has kept.
@@ -92,6 +104,7 @@ func (s *Session) opened(f *File, flags uint32, a *frames.FileAnswer, generation
 	if s.back != nil || s.generation != generation {
 		return false, nil
 	}
+	s.guardLocked()
 	s.files[f.handle] = reopening{name: f.name, flags: flags &^ (unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_CLOEXEC), ino: st.Ino}
 	return true, nil
 }
@@ -356,7 +369,11 @@ func (s *Session) arrive(ctx context.Context) error {
 	old := s.link.Swap(conn)
 	s.in = next
 	_ = old.Close() // it has ended
-	go s.guard(conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guarded {
+		go s.guard(conn)
+	}
 	return nil
 }
 

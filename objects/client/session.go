@@ -70,6 +70,9 @@ type Session struct {
 	// files are the open files, by their handles, which are opened again with the next daemon.
 	// +checklocks:mu
 	files map[uint64]reopening
+	// guarded is true once the end of the daemon is waited for beside the calls.
+	// +checklocks:mu
+	guarded bool
 	// back is closed when the next daemon is there, or none came; nil while there is one. generation
 	// counts them.
 	// +checklocks:mu
@@ -122,7 +125,6 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	s.role <- struct{}{}
 	if s.continues > 0 {
 		go s.continueWith(life)
-		go s.guard(hello.conn)
 	}
 	return s, nil
 }

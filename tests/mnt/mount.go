@@ -176,7 +176,7 @@ func (m *M) env() []string {
 // stay, without a server.
 func (m *M) Kill() {
 	m.t.Helper()
-	m.daemon.signal(m.t, syscall.SIGSTOP) // it may be about to start a holder
+	_ = kit.StopProcess(m.daemon.process.Pid) // it may be about to start a holder; or it has ended
 	kit.KillHolders(m.root)
 	m.KillDaemon()
 }
