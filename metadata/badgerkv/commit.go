@@ -162,21 +162,22 @@ func (kv *KV) flush(version uint64) error {
 	if kv.filter.Load().full() && kv.building == nil {
 		kv.buildFilter()
 	}
-	if err = kv.writeLayer(l); err == nil {
-		kv.settled(l)
+	left, err := kv.writeLayer(l)
+	if err == nil {
+		kv.settled(l, left)
 		return nil
 	}
-	kv.fail(l, err)
+	kv.fail(left, err)
 	return err
 }
 
-// fail ends all commits, since a layer could not be written. What Badger does not have is no longer
-// visible, as it will not be after the next start.
-func (kv *KV) fail(l *layer, err error) {
+// fail ends all commits, since a layer could not be written, of which bytes were left. What Badger does
+// not have is no longer visible, as it will not be after the next start.
+func (kv *KV) fail(left int64, err error) {
 	now := kv.newBase()
 	kv.mu.Lock()
 	kv.failed = err
-	left := l.bytes + kv.active.bytes
+	left += kv.active.bytes
 	before := kv.base
 	kv.frozen, kv.active, kv.base = nil, newLayer(nil), now
 	kv.journal.fail()
@@ -202,8 +203,8 @@ func (kv *KV) freeze(version uint64) (*layer, error) {
 	return kv.frozen, nil
 }
 
-// settled drops a layer that Badger has now.
-func (kv *KV) settled(l *layer) {
+// settled drops a layer that Badger has now, and ends the commits of its last bytes.
+func (kv *KV) settled(l *layer, left int64) {
 	now := kv.newBase()
 	kv.mu.Lock()
 	before := kv.base
@@ -211,26 +212,33 @@ func (kv *KV) settled(l *layer) {
 	kv.journal.settled()
 	kv.mu.Unlock()
 	before.release()
-	kv.space.done(l.bytes)
+	kv.space.done(left)
 }
 
-// writeLayer writes a frozen layer to Badger, several commits in one of Badger's transactions.
+// writeLayer writes a frozen layer to Badger, several commits in one of Badger's transactions. With each
+// it ends what space admitted for these, so that others can be made meanwhile, except for the last: it
+// returns how many bytes are left.
 //
 // +checklocks:kv.flushing
-func (kv *KV) writeLayer(l *layer) error {
-	for commits := l.commits; len(commits) > 0; {
+func (kv *KV) writeLayer(l *layer) (left int64, err error) {
+	left = l.bytes
+	for commits := l.commits; ; {
 		n := len(commits)
 		writes, fit := kv.needed(l, commits)
 		for !fit {
 			n = (n + 1) / 2
 			writes, fit = kv.needed(l, commits[:n])
 		}
-		if err := kv.writeSome(writes); err != nil {
-			return err
+		if err = kv.writeSome(writes); err != nil || n == len(commits) {
+			return left, err
 		}
-		commits = commits[n:]
+		written := int64(0)
+		for i := range commits[:n] {
+			written += commits[i].bytes
+		}
+		kv.space.done(written)
+		left, commits = left-written, commits[n:]
 	}
-	return nil
 }
 
 // needed returns the changes that Badger needs of commits of a layer: of each key the last one, and

@@ -77,8 +77,8 @@ type space struct {
 	// what the commits in progress may still write.
 	// +checklocks:mu
 	used, underWay int64
-	// latest is the value of underWay when the last commit was admitted: Badger may have
-	// written as much to a log that it has switched to since.
+	// latest is the value of underWay when a commit was admitted at the last look at the next log, and
+	// what was admitted since: Badger may have written as much to a log that it has switched to since.
 	// +checklocks:mu
 	latest int64
 	// low is set if less than the reserve was free at the last check.
@@ -137,7 +137,8 @@ func (s *space) admit(ctx context.Context, n int64, soon bool) error {
 		return metadata.ErrClosed
 	}
 	var err error
-	if !soon || !s.recentlyLocked(n) {
+	looks := !soon || !s.recentlyLocked(n)
+	if looks {
 		err = s.awaitNextLocked(ctx)
 	}
 	if err != nil && (!errors.Is(err, metadata.ErrNoSpace) || s.used+n > usable) {
@@ -149,7 +150,9 @@ func (s *space) admit(ctx context.Context, n int64, soon bool) error {
 	s.underWay += n
 	s.used += n
 	s.since += n
-	s.latest = s.underWay
+	if s.latest += n; looks {
+		s.latest = s.underWay
+	}
 	return nil
 }
 
