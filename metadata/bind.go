@@ -2,12 +2,18 @@ package metadata
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
 
-// MaxBinding is the maximum size, in bytes, of a binding record.
-const MaxBinding = 1 << 20
+const (
+	// MaxBinding is the maximum size, in bytes, of a binding.
+	MaxBinding = 1 << 20
+	// maxInline is the maximum size, in bytes, of one that is stored in the inode's record. A key needs no
+	// further record then.
+	maxInline = 128
+)
 
 // Bind records that the content of a regular file is memory of another process. It stores
 // binding, the data needed to find that memory again, beside the inode, and changes the
@@ -41,6 +47,10 @@ func (t *txn) bind(rec *record, binding []byte) {
 	if rec.fleeting = binding == nil; rec.fleeting {
 		return
 	}
+	if n := len(binding); 0 < n && n <= maxInline {
+		rec.binding = string(binding)
+		return
+	}
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
 	t.set(t.key(kindBinding, uint64(rec.Ino)), value)
 }
@@ -67,18 +77,27 @@ func (t *txn) unbind(rec *record) {
 		t.del(t.key(kindBinding, uint64(rec.Ino)))
 	}
 	if rec.Bound == BoundLive {
-		rec.Bound, rec.fleeting = Unbound, false
+		rec.Bound, rec.fleeting, rec.binding = Unbound, false, ""
 	}
 }
 
 // hasBinding reports whether an inode has a 'b' record.
-func (i *record) hasBinding() bool { return i.Bound == BoundLive && !i.fleeting }
+func (i *record) hasBinding() bool { return i.Bound == BoundLive && !i.fleeting && i.binding == "" }
 
 // Binding returns the data that Bind stored for a file; the caller owns the slice.
 //
 // Errors: ErrNoXattr if the file is not bound, fleeting, or lost.
 func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	return read(ctx, s, func(t *txn) ([]byte, error) {
+		rec, err := t.inode(ino)
+		switch {
+		case errors.Is(err, ErrNotExist) || err == nil && rec.binding == "" && !rec.hasBinding():
+			return nil, ErrNoXattr
+		case err != nil:
+			return nil, err
+		case rec.binding != "":
+			return []byte(rec.binding), nil
+		}
 		data, err := t.get(t.key(kindBinding, uint64(ino)), ErrNoXattr)
 		if err != nil {
 			return nil, err
@@ -88,7 +107,7 @@ func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	})
 }
 
-// Bindings lists the bound files, by inode number: first those that have a binding, then the
+// Bindings lists the bound files, by inode number: first those whose binding has a record, then the
 // others, which it finds among all inodes that can be read.
 func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
 	return read(ctx, s, func(t *txn) (bound []Ino, err error) {
@@ -103,7 +122,7 @@ func (s *Store) Bindings(ctx context.Context) ([]Ino, error) {
 			if len(value) == 0 || value[0] < fleetingVersion { // most are, and this is cheaper than to decode them
 				return true, nil
 			}
-			if rec, unreadable := decodeRecord(keyIno(key), value); unreadable == nil && rec.fleeting {
+			if rec, unreadable := decodeRecord(keyIno(key), value); unreadable == nil && rec.Bound == BoundLive && !rec.hasBinding() {
 				bound = append(bound, rec.Ino)
 			}
 			return true, ctx.Err()

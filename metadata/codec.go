@@ -5,7 +5,7 @@ package metadata
 // and a new golden file in testdata.
 const (
 	superVersion   = 1
-	inodeVersion   = 5
+	inodeVersion   = 6
 	direntVersion  = 1
 	linkVersion    = 1
 	xattrVersion   = 1
@@ -19,6 +19,9 @@ const (
 
 // fleetingVersion is the first version of an inode that can be fleeting.
 const fleetingVersion = 5
+
+// inlineVersion is the first version of an inode that can have its binding in its record.
+const inlineVersion = 6
 
 // formatVersion is the version of the store as a whole: which records exist and how they
 // relate. Open refuses a store with a newer version, and upgrades one with an older
@@ -81,6 +84,8 @@ type record struct {
 	firstMap uint64
 	// fleeting is set for a live binding without a record: it ends with the process.
 	fleeting bool
+	// binding is that of a live one, if it is short; otherwise it has a record of its own.
+	binding string
 	// charged is the charge of the stored record; zero if the record is not stored yet. It
 	// belongs to the transaction and is not part of the stored record.
 	charged charge
@@ -89,6 +94,8 @@ type record struct {
 // version returns the lowest record version that can represent the inode.
 func (i *record) version() byte {
 	switch {
+	case i.binding != "":
+		return inlineVersion
 	case i.fleeting:
 		return fleetingVersion
 	case i.Parts > 0:
@@ -138,7 +145,12 @@ func (i *record) fields(w *wire) {
 	}
 	if w.version >= fleetingVersion {
 		if w.flag(&i.fleeting); w.reading && i.Bound != BoundLive {
-			w.fail("fleeting, but not bound")
+			w.fail("with a binding, but not bound")
+		}
+	}
+	if w.version >= inlineVersion {
+		if w.str(&i.binding); w.reading && i.fleeting {
+			w.fail("fleeting, but with a binding")
 		}
 	}
 	if w.reading && w.err == nil && i.version() != w.version {

@@ -76,6 +76,8 @@ func samples() []sample {
 	parts.Parts = 3
 	fleeting := parts
 	fleeting.Bound, fleeting.fleeting = BoundLive, true
+	inline := fleeting
+	inline.fleeting, inline.binding = false, "a binding"
 	super := superblock{format: 1, gen: 12345, created: Timespec{Sec: 1_800_000_000, Nsec: 5}}
 	copy(super.hashKey[:], "0123456789abcdef")
 	entry := dirent{ino: 1 << 40, mode: TypeDir, chained: true, name: "sub dir"}
@@ -92,6 +94,7 @@ func samples() []sample {
 		{"inode_expires", expires.encode(nil), hide{expires}, readRecord},
 		{"inode_parts", parts.encode(nil), hide{parts}, readRecord},
 		{"inode_fleeting", fleeting.encode(nil), hide{fleeting}, readRecord},
+		{"inode_inline", inline.encode(nil), hide{inline}, readRecord},
 		{"inode_taken", taken.encode(nil), hide{taken}, readRecord},
 		{"binding", append([]byte{bindingVersion}, "{}"...), hide{[]byte("{}")}, readBinding},
 		{"superblock", super.encode(), hide{super}, readSuper},

@@ -54,8 +54,9 @@
 // A file can be bound to memory of another process. The inode's Bound records that, and
 // only such an inode is written as version 2, so that a program without support for
 // bindings refuses it and still reads all others. The 'b' record is plain data to this
-// package; it is removed with the inode, or by Unbind. A file bound to memory that ends with this
-// process has no such record; its inode is written as version 5.
+// package; it is removed with the inode, or by Unbind. A short binding is in the inode's record
+// instead, which then has version 6. A file bound to memory that ends with this
+// process has neither; its inode is written as version 5.
 //
 // # publish/
 //
