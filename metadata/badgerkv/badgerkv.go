@@ -35,8 +35,8 @@ type KV struct {
 	closed    atomic.Bool
 	seed      maphash.Seed
 	txns      sync.Pool // of *txn that have ended
-	// flushAfter is the constant, except in tests.
-	flushAfter time.Duration
+	// flushAfter and pauseAfter are the constants, except in tests.
+	flushAfter, pauseAfter time.Duration
 
 	// filter is that of new snapshots; nil until it is built.
 	filter atomic.Pointer[filter]
@@ -60,11 +60,16 @@ type KV struct {
 	// base reads what Badger has, without active and frozen.
 	// +checklocks:mu
 	base *base
-	// timer will write the active layer; nil for none. hurries is set if it waits for nothing.
+	// timer will write the active layer, at last when that is due; nil for none. It waits for a time, before
+	// which the last commit was seen.
 	// +checklocks:mu
 	timer *time.Timer
 	// +checklocks:mu
-	hurries bool
+	due time.Time
+	// +checklocks:mu
+	waits time.Duration
+	// +checklocks:mu
+	seen uint64
 	// failed is why a layer could not be written; there are no more commits then.
 	// +checklocks:mu
 	failed error
@@ -112,7 +117,7 @@ func Open(ctx context.Context, opts Options) (*KV, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger, seed: maphash.MakeSeed(), flushAfter: flushAfter}
+	kv := &KV{lock: lock, spares: &spares{dir: lock}, log: opts.Logger, seed: maphash.MakeSeed(), flushAfter: flushAfter, pauseAfter: pauseAfter}
 	if err := kv.open(ctx, opts, found); err != nil {
 		return nil, errors.Join(err, unlockDir(lock))
 	}

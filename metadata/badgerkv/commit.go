@@ -20,7 +20,11 @@ const (
 	flushAfter = 250 * time.Millisecond
 	// flushBytes is the size of a layer, as admitted, at which it is written at once. What may be
 	// admitted beyond it is room for the changes that come meanwhile.
-	flushBytes = maxUnderWay / 4 * 3
+	flushBytes = maxUnderWay / 5 * 4
+	// pauseAfter is the time without a change after which a layer of pauseBytes is written: it competes
+	// with no caller then, and the next ones find room.
+	pauseAfter = 10 * time.Millisecond
+	pauseBytes = maxUnderWay / 8
 	// keptWrites is the number of changes for which the memory of a transaction is used again.
 	keptWrites = 1024
 )
@@ -127,22 +131,34 @@ func (t *txn) kept() commit {
 func (kv *KV) flushSoon() {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
-	full := kv.active.bytes >= flushBytes
+	wait := kv.flushAfter
 	switch {
-	case kv.timer == nil && !full:
-		kv.timer, kv.hurries = time.AfterFunc(kv.flushAfter, kv.flushNow), false
-	case kv.timer == nil:
-		kv.timer, kv.hurries = time.AfterFunc(0, kv.flushNow), true
-	case full && !kv.hurries:
-		kv.timer.Reset(0)
-		kv.hurries = true
+	case kv.active.bytes >= flushBytes:
+		wait = 0
+	case kv.active.bytes >= pauseBytes:
+		wait = min(kv.pauseAfter, wait)
 	}
+	switch {
+	case kv.timer == nil:
+		kv.timer, kv.due = time.AfterFunc(wait, kv.flushNow), time.Now().Add(kv.flushAfter)
+	case wait < kv.waits:
+		kv.timer.Reset(wait)
+	default:
+		return
+	}
+	kv.waits, kv.seen = wait, kv.version
 }
 
-// flushNow writes whatever waits for the timer that calls it. A commit that comes later finds no
-// timer and starts another.
+// flushNow writes whatever waits for the timer that calls it, unless that has waited for a pause and there
+// was none yet. A commit that comes later finds no timer and starts another.
 func (kv *KV) flushNow() {
 	kv.mu.Lock()
+	if kv.timer != nil && kv.waits == kv.pauseAfter && kv.seen != kv.version && time.Now().Before(kv.due) {
+		kv.seen = kv.version
+		kv.timer.Reset(kv.waits)
+		kv.mu.Unlock()
+		return
+	}
 	kv.timer = nil
 	kv.mu.Unlock()
 	if err := kv.flush(math.MaxUint64); err != nil {

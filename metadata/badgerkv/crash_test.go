@@ -177,7 +177,7 @@ func TestUnwritten(t *testing.T) {
 // are over, none is left that waits for another change.
 func TestSoonIsWritten(t *testing.T) {
 	kv := open(t, t.TempDir())
-	kv.FlushAfter(5 * time.Millisecond)
+	kv.FlushAfter(5*time.Millisecond, time.Millisecond)
 	for range 30 {
 		var all sync.WaitGroup
 		for g := range 4 {
@@ -206,19 +206,46 @@ func TestSoonIsWritten(t *testing.T) {
 // TestFullLayer has more changes than may wait: they are written before their time.
 func TestFullLayer(t *testing.T) {
 	kv := open(t, t.TempDir())
-	kv.FlushAfter(time.Hour)
-	for i := range 7 { // together a little more than flushBytes
-		value := kit.Bytes(uint64(i), 0, 700<<10)
-		if err := kv.UpdateSoon(t.Context(), func(tx metadata.KVTxn) error { return tx.Set(fmt.Appendf(nil, "%d", i), value) }); err != nil {
-			t.Fatal(err)
-		}
+	kv.FlushAfter(time.Hour, time.Hour)
+	for i := range 9 { // together a little more than flushBytes
+		setLarge(t, kv, i)
 	}
 	kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
-	if got := keysOf(t, kv); got != "[0 1 2 3 4 5 6]" {
+	if got := keysOf(t, kv); got != "[0 1 2 3 4 5 6 7 8]" {
 		t.Errorf("%s is there", got)
 	}
 	if err := kv.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPause has many changes, and then none: they are written before their time. A few more wait for it.
+func TestPause(t *testing.T) {
+	kv := open(t, t.TempDir())
+	kv.FlushAfter(time.Hour, time.Millisecond)
+	for i := range 3 {
+		setLarge(t, kv, i)
+	}
+	kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
+	setLarge(t, kv, 3)
+	time.Sleep(20 * time.Millisecond)
+	if !kv.Waits() {
+		t.Error("a few changes do not wait for others")
+	}
+	if got := keysOf(t, kv); got != "[0 1 2 3]" {
+		t.Errorf("%s is there", got)
+	}
+	if err := kv.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// setLarge sets a key to 700 KiB, to be written later.
+func setLarge(t *testing.T, kv *badgerkv.KV, i int) {
+	t.Helper()
+	value := kit.Bytes(uint64(i), 0, 700<<10)
+	if err := kv.UpdateSoon(t.Context(), func(tx metadata.KVTxn) error { return tx.Set(fmt.Appendf(nil, "%d", i), value) }); err != nil {
+		t.Fatal(err)
 	}
 }
 

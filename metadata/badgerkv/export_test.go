@@ -73,8 +73,9 @@ func (kv *KV) Waits() bool {
 	return kv.active.last > 0 || kv.frozen != nil
 }
 
-// FlushAfter sets the time after which changes of UpdateSoon are written, before there are any.
-func (kv *KV) FlushAfter(d time.Duration) { kv.flushAfter = d }
+// FlushAfter sets the time after which changes of UpdateSoon are written, before there are any. With a pause
+// of a time they are written before that.
+func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter = d, pause }
 
 // SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
 // after the first flush.

@@ -51,7 +51,7 @@ func copyOf(t *testing.T, dir string) string {
 func TestJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kv")
 	kv := openJournaled(t, dir)
-	kv.FlushAfter(time.Hour)
+	kv.FlushAfter(time.Hour, time.Hour)
 	want, rng := map[string]string{}, rand.New(rand.NewPCG(1, 2))
 	change := func(turn int) {
 		t.Helper()
@@ -111,7 +111,7 @@ func TestJournal(t *testing.T) {
 func TestStaleJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kv")
 	kv := openJournaled(t, dir)
-	kv.FlushAfter(time.Hour)
+	kv.FlushAfter(time.Hour, time.Hour)
 	set := func(key, value string) func(metadata.KVTxn) error {
 		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(value)) }
 	}

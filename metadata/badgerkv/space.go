@@ -29,7 +29,7 @@ const (
 	manifestRoom = 1 << 20
 	// maxUnderWay bounds the bytes of the commits in progress, so that they can't fill the
 	// log that follows the current one.
-	maxUnderWay = memTableSize / 4 * 3
+	maxUnderWay = memTableSize / 16 * 15
 	// maxFull bounds the full logs that wait for their tables. Badger keeps NumMemtables
 	// beside the one that it writes, and blocks all commits beyond that.
 	maxFull = 2
