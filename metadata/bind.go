@@ -48,7 +48,7 @@ func (t *txn) bind(rec *record, binding []byte) {
 		return
 	}
 	if n := len(binding); 0 < n && n <= maxInline {
-		rec.binding = string(binding)
+		rec.binding = binding
 		return
 	}
 	value := append(append(t.room(1+len(binding)), bindingVersion), binding...)
@@ -77,12 +77,12 @@ func (t *txn) unbind(rec *record) {
 		t.del(t.key(kindBinding, uint64(rec.Ino)))
 	}
 	if rec.Bound == BoundLive {
-		rec.Bound, rec.fleeting, rec.binding = Unbound, false, ""
+		rec.Bound, rec.fleeting, rec.binding = Unbound, false, nil
 	}
 }
 
 // hasBinding reports whether an inode has a 'b' record.
-func (i *record) hasBinding() bool { return i.Bound == BoundLive && !i.fleeting && i.binding == "" }
+func (i *record) hasBinding() bool { return i.Bound == BoundLive && !i.fleeting && len(i.binding) == 0 }
 
 // Binding returns the data that Bind stored for a file; the caller owns the slice.
 //
@@ -91,12 +91,12 @@ func (s *Store) Binding(ctx context.Context, ino Ino) ([]byte, error) {
 	return read(ctx, s, func(t *txn) ([]byte, error) {
 		rec, err := t.inode(ino)
 		switch {
-		case errors.Is(err, ErrNotExist) || err == nil && rec.binding == "" && !rec.hasBinding():
+		case errors.Is(err, ErrNotExist) || err == nil && len(rec.binding) == 0 && !rec.hasBinding():
 			return nil, ErrNoXattr
 		case err != nil:
 			return nil, err
-		case rec.binding != "":
-			return []byte(rec.binding), nil
+		case len(rec.binding) > 0:
+			return slices.Clone(rec.binding), nil
 		}
 		data, err := t.get(t.key(kindBinding, uint64(ino)), ErrNoXattr)
 		if err != nil {

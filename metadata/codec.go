@@ -84,8 +84,9 @@ type record struct {
 	firstMap uint64
 	// fleeting is set for a live binding without a record: it ends with the process.
 	fleeting bool
-	// binding is that of a live one, if it is short; otherwise it has a record of its own.
-	binding string
+	// binding is that of a live one, if it is short; otherwise it has a record of its own. It belongs
+	// to the transaction.
+	binding []byte
 	// charged is the charge of the stored record; zero if the record is not stored yet. It
 	// belongs to the transaction and is not part of the stored record.
 	charged charge
@@ -94,7 +95,7 @@ type record struct {
 // version returns the lowest record version that can represent the inode.
 func (i *record) version() byte {
 	switch {
-	case i.binding != "":
+	case len(i.binding) > 0:
 		return inlineVersion
 	case i.fleeting:
 		return fleetingVersion
@@ -149,7 +150,7 @@ func (i *record) fields(w *wire) {
 		}
 	}
 	if w.version >= inlineVersion {
-		if w.str(&i.binding); w.reading && i.fleeting {
+		if w.bytes(&i.binding); w.reading && i.fleeting {
 			w.fail("fleeting, but with a binding")
 		}
 	}

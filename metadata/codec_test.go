@@ -77,7 +77,7 @@ func samples() []sample {
 	fleeting := parts
 	fleeting.Bound, fleeting.fleeting = BoundLive, true
 	inline := fleeting
-	inline.fleeting, inline.binding = false, "a binding"
+	inline.fleeting, inline.binding = false, []byte("a binding")
 	super := superblock{format: 1, gen: 12345, created: Timespec{Sec: 1_800_000_000, Nsec: 5}}
 	copy(super.hashKey[:], "0123456789abcdef")
 	entry := dirent{ino: 1 << 40, mode: TypeDir, chained: true, name: "sub dir"}

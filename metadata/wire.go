@@ -131,6 +131,20 @@ func (w *wire) str(v *string) {
 	}
 }
 
+// bytes is str for bytes. Those that are read are part of the record.
+func (w *wire) bytes(v *[]byte) {
+	n := uint64(len(*v))
+	w.u(&n)
+	switch {
+	case !w.reading:
+		w.data = append(w.data, *v...)
+	case n > uint64(len(w.data)):
+		w.fail("truncated bytes")
+	default:
+		*v, w.data = w.data[:n:n], w.data[n:]
+	}
+}
+
 // time transfers a time.
 func (w *wire) time(t *Timespec) {
 	w.i(&t.Sec)

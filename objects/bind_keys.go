@@ -49,6 +49,8 @@ type binder struct {
 	// order.
 	jobs  []bindJob
 	files []metadata.NewFile
+	// bindings has the bindings of the files.
+	bindings []byte
 	// ended is called when the memory of an object ends.
 	ended endOfMemory
 }
@@ -71,17 +73,20 @@ func (s *Store) newBinder(h *Holder, set []Keyed) *binder {
 	}
 	b.holder, b.set, b.errs = h, set, make([]error, len(set))
 	b.jobs, b.files = slices.Grow(b.jobs, len(set)), slices.Grow(b.files, len(set))
+	if h.id != (sessionID{}) {
+		b.bindings = slices.Grow(b.bindings, len(set)*bindingRoom)
+	}
 	return b
 }
 
 // endBinder keeps the memory of a call for others, unless it is large.
 func (s *Store) endBinder(b *binder) {
-	if cap(b.jobs) > keptBinds || cap(b.files) > keptBinds {
+	if cap(b.jobs) > keptBinds || cap(b.files) > keptBinds || cap(b.bindings) > keptBinds*bindingRoom {
 		return
 	}
 	clear(b.jobs)
 	clear(b.files)
-	b.holder, b.set, b.errs, b.jobs, b.files = nil, nil, nil, b.jobs[:0], b.files[:0]
+	b.holder, b.set, b.errs, b.jobs, b.files, b.bindings = nil, nil, nil, b.jobs[:0], b.files[:0], b.bindings[:0]
 	s.binders.Put(b)
 }
 
@@ -130,11 +135,12 @@ func (b *binder) prepare(ctx context.Context, i int) error {
 	}
 	n := len(b.files)
 	b.files = b.files[:n+1]
-	if err = b.holder.describe(ctx, k, body, &b.files[n]); err != nil {
+	if err = b.holder.describe(k, body, &b.files[n]); err != nil {
 		b.files = b.files[:n]
 		return err
 	}
 	b.files[n].Key = k.Key
+	b.files[n].Binding, b.bindings = b.holder.addBinding(ctx, b.bindings, k.Blobs)
 	b.jobs = append(b.jobs, bindJob{at: i, body: body, tier: t})
 	return nil
 }
@@ -160,10 +166,10 @@ func (b *binder) settled(ctx context.Context, k *Keyed) (free bool, err error) {
 	return false, o.checkMadeOf(b.holder, k.Blobs)
 }
 
-// describe stores the record of an object made of blobs, without its key and number.
-func (h *Holder) describe(ctx context.Context, k *Keyed, body *content.Bound, file *metadata.NewFile) error {
+// describe stores the record of an object made of blobs, without its key, number and binding.
+func (h *Holder) describe(k *Keyed, body *content.Bound, file *metadata.NewFile) error {
 	*file = metadata.NewFile{
-		Name: k.Key, Fleeting: true, Binding: h.bindingOf(ctx, k.Blobs), Size: body.Length(), Allocated: body.Length(),
+		Name: k.Key, Fleeting: true, Size: body.Length(), Allocated: body.Length(),
 		Node: metadata.Node{Mode: keyedMode, UID: h.who.UID, GID: h.who.GID},
 	}
 	if len(k.Blobs) == 1 {

@@ -27,13 +27,21 @@ type sessionID [16]byte
 // sessionMark is the first byte of the record. Those of binding begin with a brace.
 const sessionMark = 1
 
+// bindingRoom is a size, in bytes, that is sufficient for most bindings of one blob.
+const bindingRoom = 48
+
 // bindingOf returns the record of a binding to blobs of the holder; nil if no later daemon continues it.
 func (h *Holder) bindingOf(ctx context.Context, blobs []Blob) []byte {
+	record, _ := h.addBinding(ctx, nil, blobs)
+	return record
+}
+
+// addBinding appends what bindingOf returns to a list, and returns both.
+func (h *Holder) addBinding(ctx context.Context, list []byte, blobs []Blob) (record, all []byte) {
 	if h.id == (sessionID{}) {
-		return nil
+		return nil, list
 	}
-	b := make([]byte, 0, 1+len(h.id)+2*binary.MaxVarintLen64+len(blobs)*16)
-	b = append(append(b, sessionMark), h.id[:]...)
+	b := append(append(list, sessionMark), h.id[:]...)
 	b = binary.AppendUvarint(b, uint64(h.who.UID))
 	b = binary.AppendUvarint(b, callOf(ctx).number)
 	for i := range blobs {
@@ -41,10 +49,10 @@ func (h *Holder) bindingOf(ctx context.Context, blobs []Blob) []byte {
 		b = binary.AppendUvarint(b, blobs[i].Off)
 		b = binary.AppendUvarint(b, blobs[i].Len)
 	}
-	if len(b) >= metadata.MaxBinding {
-		return nil // no record has room for so many: the object ends with this daemon
+	if record = b[len(list):len(b):len(b)]; len(record) >= metadata.MaxBinding {
+		return nil, list // no record has room for so many: the object ends with this daemon
 	}
-	return b
+	return record, b
 }
 
 // isSessionBinding reports whether a record of a binding is that of a session.

@@ -141,8 +141,9 @@ func (h *Holder) prepareOffering(ctx context.Context, k *Keyed) (*offering, erro
 	}
 	n := &offering{body: body, offer: newOffer(k.Key, false, devices.NewSignal())}
 	n.offer.receipt = h.receipt(ctx, k.Key)
-	err = h.describe(ctx, k, body, &n.file)
+	err = h.describe(k, body, &n.file)
 	n.file.Device = t.Name
+	n.file.Binding = h.bindingOf(ctx, k.Blobs)
 	return n, err
 }
 

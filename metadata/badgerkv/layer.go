@@ -32,6 +32,7 @@ type commit struct {
 type layer struct {
 	// heads has the latest change by the hash of its key.
 	heads hashes[*change]
+	room  int // for so many it was made
 	// sorted has the latest change of each key, in order; nil until a scan needs it.
 	sorted  *btree.Map[string, *change]
 	commits []commit
@@ -41,13 +42,13 @@ type layer struct {
 }
 
 // newLayer returns a layer with room for as many changes as the one before it had, which may be
-// nil.
+// nil, or almost as many as that had room for: a small layer is often followed by another large one.
 func newLayer(before *layer) *layer {
 	room := 0
 	if before != nil {
-		room = before.heads.used
+		room = max(before.heads.used, before.room/8*7)
 	}
-	return &layer{heads: newHashes[*change](room)}
+	return &layer{heads: newHashes[*change](room), room: room}
 }
 
 // add adds a commit. The caller has checked that it has no conflict.
