@@ -3,6 +3,7 @@ package badgerkv
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
@@ -109,21 +110,16 @@ func (kv *KV) order(t *txn) (version uint64, err error) {
 
 // kept returns a transaction's changes in memory of their own.
 func (t *txn) kept() commit {
-	c, n := t.commit, 0
+	c, n := t.commit, binary.MaxVarintLen64
 	for i := range c.writes {
-		n += len(c.writes[i].key) + len(c.writes[i].value)
+		n += 2*binary.MaxVarintLen32 + len(c.writes[i].key) + len(c.writes[i].value)
 	}
 	c.writes = slices.Clone(c.writes)
-	room := make([]byte, 0, n)
-	keep := func(b []byte) []byte {
-		at := len(room)
-		room = append(room, b...)
-		return room[at:len(room):len(room)]
-	}
+	room := binary.AppendUvarint(make([]byte, 0, n), uint64(len(c.writes)))
 	for i := range c.writes {
-		w := &c.writes[i]
-		w.key, w.value = keep(w.key), keep(w.value)
+		room = c.writes[i].record(room)
 	}
+	c.record = room
 	return c
 }
 
@@ -241,8 +237,8 @@ func (kv *KV) writeLayer(l *layer) (left int64, err error) {
 	for commits := l.commits; ; {
 		n := len(commits)
 		writes, fit := kv.needed(l, commits)
-		for !fit {
-			n = (n + 1) / 2
+		for fit < n {
+			n = max(1, min(fit-1, n-n/8)) // fewer replace others, so that there is more to write
 			writes, fit = kv.needed(l, commits[:n])
 		}
 		if err = kv.writeSome(writes); err != nil || n == len(commits) {
@@ -258,13 +254,13 @@ func (kv *KV) writeLayer(l *layer) (left int64, err error) {
 }
 
 // needed returns the changes that Badger needs of commits of a layer: of each key the last one, and
-// none of a key that Badger does not have and that is removed again. fit is false if these are too
-// many for one transaction of Badger; those of a single commit never are.
-func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit bool) {
+// none of a key that Badger does not have and that is removed again. If these are too many for one
+// transaction of Badger, it returns instead how many commits may fit; a single one always does.
+func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit int) {
 	last := commits[len(commits)-1].writes
 	upTo, has := last[len(last)-1].version, kv.filter.Load()
 	size := int64(2*entrySize + len(markKey))
-	for _, c := range commits {
+	for n, c := range commits {
 		for i := range c.writes {
 			w := &c.writes[i]
 			if l.replaced(w, upTo) || l.removes(w) && has.lacks(w.hash) {
@@ -274,10 +270,10 @@ func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit bool) {
 			size += entrySize + int64(len(w.key)+len(w.value))
 		}
 		if len(commits) > 1 && (int64(len(writes))+3 >= kv.db.MaxBatchCount() || size >= kv.db.MaxBatchSize()) {
-			return nil, false
+			return nil, n
 		}
 	}
-	return writes, true
+	return writes, len(commits)
 }
 
 // writeSome writes changes in one transaction of Badger.

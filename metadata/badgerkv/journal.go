@@ -127,21 +127,26 @@ func (j *journal) add(c *commit) error {
 	}
 	end := j.number(endAt, j.at)
 	room := j.half(j.at)[end:]
-	if int64(len(room)) < c.bytes+binary.MaxVarintLen64 {
+	if len(room) < len(c.record) {
 		return fmt.Errorf("journal of the records: %w", metadata.ErrTooLarge)
 	}
-	out := binary.AppendUvarint(room[:0], uint64(len(c.writes)))
-	for i := range c.writes {
-		w := &c.writes[i]
-		what := uint64(len(w.value)) << 1
-		if w.deleted {
-			what = 1
-		}
-		out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(len(w.key))), what)
-		out = append(append(out, w.key...), w.value...)
-	}
-	j.set(endAt, j.at, end+uint64(len(out)))
+	copy(room, c.record)
+	j.set(endAt, j.at, end+uint64(len(c.record)))
 	return nil
+}
+
+// record appends a change to the record of its commit, and makes its key and value parts of that. The
+// memory of the record suffices.
+func (c *change) record(out []byte) []byte {
+	what := uint64(len(c.value)) << 1
+	if c.deleted {
+		what = 1
+	}
+	out = binary.AppendUvarint(binary.AppendUvarint(out, uint64(len(c.key))), what)
+	at, value := len(out), len(out)+len(c.key)
+	out = append(append(out, c.key...), c.value...)
+	c.key, c.value = out[at:value:value], out[value:len(out):len(out)]
+	return out
 }
 
 // each passes the commits on, in their order. The slices of a commit are part of the journal.

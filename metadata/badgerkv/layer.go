@@ -20,8 +20,9 @@ type change struct {
 // commit is the changes of one transaction, in the order in which it made them.
 type commit struct {
 	writes []change
-	bytes  int64 // an upper bound for what it adds to a log, admitted by space
-	size   int64 // an upper bound for what Badger counts against its limit
+	record []byte // what a journal has of it, which the changes are parts of; nil until it is kept
+	bytes  int64  // an upper bound for what it adds to a log, admitted by space
+	size   int64  // an upper bound for what Badger counts against its limit
 }
 
 // layer holds committed changes that Badger does not have yet. New commits go to the active
