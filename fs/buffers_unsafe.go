@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // keepBuffers has the buffers into which go-fuse reads requests consist of pages that are there. A
@@ -35,11 +36,25 @@ func bufferPool(s *fuse.Server) *sync.Pool {
 	return (*sync.Pool)(unsafe.Pointer(field.UnsafeAddr()))
 }
 
+// populate has pages of mapped memory made that are not there yet, as after the start of the process that continues a mount:
+// the kernel copies them into its answer, and fails the request if that has to wait for one and the process is
+// killed.
+func populate(slices [][]byte) {
+	for _, s := range slices {
+		if len(s) == 0 {
+			continue
+		}
+		at := unsafe.Pointer(unsafe.SliceData(s))
+		before := uintptr(at) % uintptr(pageSize)
+		pages := unsafe.Slice((*byte)(unsafe.Add(at, -int(before))), int(before)+len(s))
+		_ = unix.Madvise(pages, unix.MADV_POPULATE_READ) // memory of a device that has no such pages is there
+	}
+}
+
 // touched writes to each page of a buffer.
 func touched(buffer any) any {
-	const page = 4096
 	if b, ok := buffer.([]byte); ok {
-		for at := 0; at < len(b); at += page {
+		for at := 0; at < len(b); at += int(pageSize) {
 			b[at] = 0
 		}
 		if len(b) > 0 {

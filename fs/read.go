@@ -101,6 +101,9 @@ func (f *filesystem) readFile(ctx context.Context, h *fileHandle, off uint64, bu
 	views, err := src.Views(ctx, off, len(buf))
 	switch {
 	case err == nil && len(views.Slices) <= maxSlices:
+		if f.opts.Keeper != nil {
+			populate(views.Slices)
+		}
 		return (&sliceResult{slices: views.Slices, n: views.Len, views: views.Release}).finish(), nil
 	case err == nil:
 		views.Release()

@@ -51,9 +51,6 @@ func (m *mountRun) daemonise(ctx context.Context, s *config.Settings, p place.Pa
 	}
 	defer func() { _ = from.Close() }()
 	cmd := m.daemonCommand(log, to)
-	if !s.NoHold {
-		cmd.Env = heldEnv(os.Environ())
-	}
 	err = cmd.Start()
 	_ = to.Close()
 	if err != nil {

@@ -46,25 +46,7 @@ func (m *mountRun) startAgain() (holder.Start, error) {
 	if !m.foreground {
 		args = slices.Insert(args, 2, "--ready-fd=0")
 	}
-	return holder.Start{Path: path, Args: args, Env: append(heldEnv(os.Environ()), holder.RevivedEnv+"=1"), Dir: dir}, nil
-}
-
-// heldEnv returns the environment of a daemon that may be killed while the kernel copies a request
-// into its memory: pages that it has freed stay in place until the kernel needs them, since a copy
-// that has to wait for a page fails when the process is killed (fs.Resume).
-func heldEnv(env []string) []string {
-	const name, value = "GODEBUG=", "madvdontneed=0"
-	for i, v := range env {
-		if strings.HasPrefix(v, name) {
-			if strings.Contains(v, value) {
-				return env
-			}
-			env = slices.Clone(env)
-			env[i] = v + "," + value
-			return env
-		}
-	}
-	return append(slices.Clone(env), name+value)
+	return holder.Start{Path: path, Args: args, Env: append(os.Environ(), holder.RevivedEnv+"=1"), Dir: dir}, nil
 }
 
 // holdVerb returns the command that runs in that process.
