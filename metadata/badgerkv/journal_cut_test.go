@@ -1,8 +1,10 @@
 package badgerkv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -130,15 +132,43 @@ func TestReplayFails(t *testing.T) {
 			t.Errorf("open: %v, want the error of the replay", err)
 		}
 	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := bytes.Count(maps, []byte(dir)); left > 0 {
+		t.Errorf("%d files of stores that did not open are mapped", left)
+	}
 	checkReplayed(t, dir)
 }
 
-// TestJournalDropped checks that changes which are dropped with a journal of other records are logged.
+// TestJournalDropped checks that changes which are dropped are logged: with a journal of other records, of another
+// version, and of another size.
 func TestJournalDropped(t *testing.T) {
+	for what, spoil := range map[string]func(t *testing.T, dir string, f *os.File) error{
+		"changed without it": func(t *testing.T, dir string, _ *os.File) error {
+			other := open(t, dir)
+			err := other.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("a"), []byte("other")) })
+			return errors.Join(err, other.Close())
+		},
+		"another version": func(_ *testing.T, _ string, f *os.File) error {
+			at := int64(len("hmcfs journal "))
+			_, err := f.WriteAt([]byte("9"), at)
+			return err
+		},
+		"another size": func(_ *testing.T, _ string, f *os.File) error { return f.Truncate(1 << 20) },
+	} {
+		t.Run(what, func(t *testing.T) { checkDropped(t, spoil) })
+	}
+}
+
+func checkDropped(t *testing.T, spoil func(t *testing.T, dir string, f *os.File) error) {
 	dir := journaled(t)
-	other := open(t, dir)
-	err := other.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("a"), []byte("other")) })
-	if err = errors.Join(err, other.Close()); err != nil {
+	f, err := journalOf(dir)
+	if err == nil {
+		err = errors.Join(spoil(t, dir, f), f.Close())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} { // it is empty afterwards
