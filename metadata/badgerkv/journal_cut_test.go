@@ -120,16 +120,16 @@ func TestReplayFails(t *testing.T) {
 	failed := 0
 	for n := int64(2); failed < 5; n++ { // Open itself asks for the first time
 		ctx := newEndsAt(t, n, func() error { return metadata.ErrCorrupt })
-		kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Journal: f})
-		if err == nil {
+		kv, failure := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Journal: f})
+		if failure == nil {
 			t.Errorf("the replay that fails at step %d is taken for complete", n)
 			if err = kv.Close(); err != nil {
 				t.Error(err)
 			}
 			break
 		}
-		if failed++; !errors.Is(err, metadata.ErrCorrupt) {
-			t.Errorf("open: %v, want the error of the replay", err)
+		if failed++; !errors.Is(failure, metadata.ErrCorrupt) {
+			t.Errorf("open: %v, want the error of the replay", failure)
 		}
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
