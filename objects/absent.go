@@ -15,10 +15,10 @@ import (
 )
 
 // absences are the keys and publications that are memory of holders of an earlier run. Their owners
-// may come back: who reads them waits until then, or until the time is over.
+// may come back: who reads them waits until then, or until the time is over, which begins when all are found.
 type absences struct {
-	// until is the end of the time, zero if none are awaited.
-	until time.Time
+	// limit is the time; 0 if none are awaited.
+	limit time.Duration
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -37,8 +37,8 @@ type absence struct {
 	offer *offer
 }
 
-// waits reports whether owners are still awaited.
-func (a *absences) waits() bool { return time.Now().Before(a.until) }
+// waits reports whether owners are awaited.
+func (a *absences) waits() bool { return a.limit > 0 }
 
 // take removes and returns the absences of a holder.
 func (a *absences) take(id sessionID) []absence {
@@ -104,6 +104,7 @@ func (h *Holder) Continue(ctx context.Context) {
 	}
 	h.mu.Unlock()
 	back := 0
+	var lost []absence
 	for _, one := range s.bindings.absences.take(h.id) {
 		err := h.restore(one, regions) //nolint:contextcheck // the end of the memory is independent of this call
 		if err == nil {
@@ -111,8 +112,9 @@ func (h *Holder) Continue(ctx context.Context) {
 			continue
 		}
 		s.log.Warn("memory of a session did not come back", zap.Uint64("ino", uint64(one.ino)), zap.Error(err))
-		s.loseAbsent(ctx, one)
+		lost = append(lost, one)
 	}
+	s.loseAbsent(ctx, lost)
 	a := s.bindings.absences
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,10 +163,22 @@ func (s *Store) endOf(of *offer) endOfMemory {
 	return s.bindings.memoryEnded
 }
 
-// loseAbsent makes an object lost whose owner has not come back, and withdraws a publication.
-func (s *Store) loseAbsent(ctx context.Context, one absence) {
-	one.body.End()
-	s.endOf(one.offer)(ctx, one.ino, one.body)
+// loseAbsent makes objects lost whose owner has not come back, and withdraws publications. All end before it waits for
+// the first: a copy between two of them has the lane of one, and waits for the other.
+func (s *Store) loseAbsent(ctx context.Context, all []absence) {
+	for _, one := range all {
+		one.body.End()
+	}
+	for _, one := range all {
+		s.endOf(one.offer)(ctx, one.ino, one.body)
+	}
+}
+
+// end ends the wait for owners with the store. The records stay as they are, for the next start.
+func (a *absences) end() {
+	for _, one := range a.takeAll() {
+		one.body.End()
+	}
 }
 
 // startAbsences ends the wait for owners when its time is over.
@@ -174,7 +188,7 @@ func (s *Store) startAbsences(ctx context.Context) {
 		return
 	}
 	s.work.Go(func() {
-		late := time.NewTimer(time.Until(a.until))
+		late := time.NewTimer(a.limit)
 		defer late.Stop()
 		select {
 		case <-late.C:
@@ -182,9 +196,7 @@ func (s *Store) startAbsences(ctx context.Context) {
 			return
 		}
 		left := a.takeAll()
-		for _, one := range left {
-			s.loseAbsent(ctx, one)
-		}
+		s.loseAbsent(ctx, left)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		s.log.Info("keys and publications of sessions after the death of the daemon",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -80,7 +79,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		bindings: &bindings{
 			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
 			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
-			absences: &absences{until: time.Now().Add(o.Absent), byHolder: map[sessionID][]absence{}},
+			absences: &absences{limit: o.Absent, byHolder: map[sessionID][]absence{}},
 		},
 		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
 		moves:   mv,
@@ -124,6 +123,7 @@ type CloseOptions struct {
 
 // Close frees the device memory. The store must not be used any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.bindings.absences.end() // what follows may wait for their readers
 	for h := range s.holders.Range {
 		if h, ok := h.(*Holder); ok {
 			h.end(ctx)
