@@ -96,7 +96,7 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := st.clearPublished(ctx, o, s.bindings); err != nil {
 		return err
 	}
-	if err := s.receipts.load(ctx); err != nil { // with those of clearPublished
+	if err := s.receipts.load(ctx, o.Absent > 0); err != nil { // with those of clearPublished
 		return err
 	}
 	if err := s.bindings.rebind(ctx); err != nil {

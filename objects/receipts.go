@@ -15,6 +15,13 @@ import (
 // has not read the answer by then was disconnected.
 const receiptsKept = time.Minute
 
+// receiptsMost bounds the receipts of this run that are kept for so long; those above it are dropped sooner, the oldest first.
+// While so many are noted, a program has had the time to read an answer, or it was disconnected.
+const receiptsMost = 1 << 18
+
+// receiptsStep is the time for which receipts are kept longer than they need, so that they are in few groups.
+const receiptsStep = time.Second
+
 // receipts are the notes that publications were received: a session that asks again, because the
 // daemon has died before it answered, learns from them that this has happened. They are written with
 // the removal of the publication's name.
@@ -28,12 +35,17 @@ type receipts struct {
 	// known are those of the run before, and those of this one until then.
 	// +checklocks:mu
 	known map[string]struct{}
-	// noted are all of them, in the order of their ends.
+	// before are the receipts of the run before, until they are dropped.
+	// +checklocks:mu
+	before noted
+	// noted are those of this run, in the order of their ends, and count is their number.
 	// +checklocks:mu
 	noted []noted
+	// +checklocks:mu
+	count int
 }
 
-// noted are receipts that were noted together.
+// noted are receipts that are dropped together.
 type noted struct {
 	until time.Time
 	texts []string
@@ -44,20 +56,23 @@ func receiptOf(holder sessionID, call uint64, key string) string {
 	return string(holder[:]) + "/" + strconv.FormatUint(call, 10) + "/" + key
 }
 
-// load reads the receipts of the run before.
-func (r *receipts) load(ctx context.Context) error {
-	until := time.Now().Add(receiptsKept)
-	r.asked = until
+// load reads the receipts of the run before. If no session of it comes back, it drops them.
+func (r *receipts) load(ctx context.Context, comes bool) error {
 	all, err := metadata.ReceiptsOf(r.meta).List(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
+	}
+	if !comes {
+		r.remove(ctx, all)
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, text := range all {
 		r.known[text] = struct{}{}
 	}
-	r.noted = append(r.noted, noted{until: until, texts: all})
+	r.asked = time.Now().Add(receiptsKept)
+	r.before = noted{until: r.asked, texts: all}
 	return nil
 }
 
@@ -66,7 +81,12 @@ func (r *receipts) note(texts []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.noted = append(r.noted, noted{until: now.Add(receiptsKept), texts: texts})
+	if last := len(r.noted) - 1; last < 0 || r.noted[last].until.Before(now.Add(receiptsKept)) {
+		r.noted = append(r.noted, noted{until: now.Add(receiptsKept + receiptsStep)})
+	}
+	last := &r.noted[len(r.noted)-1]
+	last.texts = append(last.texts, texts...)
+	r.count += len(texts)
 	if now.Before(r.asked) {
 		for _, text := range texts {
 			r.known[text] = struct{}{}
@@ -85,7 +105,7 @@ func (r *receipts) has(text string) bool {
 // start drops receipts when nobody can ask for them any more.
 func (r *receipts) start(ctx context.Context, work *sync.WaitGroup) {
 	work.Go(func() {
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(receiptsStep)
 		defer tick.Stop()
 		for {
 			select {
@@ -98,24 +118,45 @@ func (r *receipts) start(ctx context.Context, work *sync.WaitGroup) {
 	})
 }
 
-func (r *receipts) drop(ctx context.Context, now time.Time) {
+// drop drops the receipts that nobody can ask for at a time, and those that are too many.
+func (r *receipts) drop(ctx context.Context, now time.Time) { r.remove(ctx, r.over(now)) }
+
+// remove removes receipts from the records.
+func (r *receipts) remove(ctx context.Context, over []string) {
+	for at := 0; at < len(over) && ctx.Err() == nil; at += dropAtOnce {
+		some := over[at:min(at+dropAtOnce, len(over))]
+		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
+			r.log.Warn("could not remove the notes of received publications; the next start does", zap.Error(err))
+		}
+	}
+}
+
+// over removes the receipts that drop drops.
+func (r *receipts) over(now time.Time) (over []string) {
 	r.mu.Lock()
-	var over []string
-	for len(r.noted) > 0 && len(over) < dropAtOnce && !r.noted[0].until.After(now) {
-		over = append(over, r.noted[0].texts...)
-		r.noted = r.noted[1:]
+	defer r.mu.Unlock()
+	if !r.before.until.After(now) {
+		over, r.before.texts = r.before.texts, nil
+	}
+	for len(r.noted) > 0 {
+		first := &r.noted[0]
+		n := len(first.texts)
+		if first.until.After(now) {
+			n = min(n, r.count-receiptsMost)
+		}
+		if n <= 0 {
+			break
+		}
+		over = append(over, first.texts[:n]...)
+		r.count -= n
+		if first.texts = first.texts[n:]; len(first.texts) == 0 {
+			r.noted = r.noted[1:]
+		}
 	}
 	for _, text := range over {
 		delete(r.known, text)
 	}
-	r.mu.Unlock()
-	for len(over) > 0 {
-		some := over[:min(len(over), dropAtOnce)]
-		over = over[len(some):]
-		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
-			r.log.Warn("could not remove the notes of received publications", zap.Error(err))
-		}
-	}
+	return over
 }
 
 // dropAtOnce bounds the receipts that are dropped in one transaction.
