@@ -51,6 +51,9 @@ type noted struct {
 	texts []string
 }
 
+// receiptVersion is the version of the receipts' texts.
+const receiptVersion = 1
+
 // receiptOf returns the receipt of one key of a call of a session.
 func receiptOf(holder sessionID, call uint64, key string) string {
 	return string(holder[:]) + "/" + strconv.FormatUint(call, 10) + "/" + key
