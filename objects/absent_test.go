@@ -47,7 +47,7 @@ func TestAbsentAfterSlowStart(t *testing.T) {
 	k.killAnd(func() {
 		k.absent = 50 * time.Millisecond
 		steps.taken.Store(0)
-		steps.at, steps.fails = last, func() error { time.Sleep(2 * k.absent); return nil }
+		steps.at, steps.fails = last, func() error { <-time.After(2 * k.absent); return nil }
 	})
 	reader := k.lasting("reader", kit.Memfd(t, 2, lastingSize), 1)
 	soon, cancel := context.WithTimeout(k.ctx(), tooLong)
