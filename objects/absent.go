@@ -15,10 +15,13 @@ import (
 )
 
 // absences are the keys and publications that are memory of holders of an earlier run. Their owners
-// may come back: who reads them waits until then, or until the time is over, which begins when all are found.
+// may come back: who reads them waits until then, or until the time is over.
 type absences struct {
 	// limit is the time; 0 if none are awaited.
 	limit time.Duration
+	// begin begins the time, once, and begun is closed then.
+	begin func()
+	begun chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -36,6 +39,15 @@ type absence struct {
 	// offer is that of a publication; nil for a key.
 	offer *offer
 }
+
+func newAbsences(limit time.Duration) *absences {
+	a := &absences{limit: limit, byHolder: map[sessionID][]absence{}, begun: make(chan struct{})}
+	a.begin = sync.OnceFunc(func() { close(a.begun) })
+	return a
+}
+
+// AwaitOwners begins the time for which the owners of keys and publications are awaited: sessions can come back now.
+func (s *Store) AwaitOwners() { s.bindings.absences.begin() }
 
 // waits reports whether owners are awaited.
 func (a *absences) waits() bool { return a.limit > 0 }
@@ -188,6 +200,11 @@ func (s *Store) startAbsences(ctx context.Context) {
 		return
 	}
 	s.work.Go(func() {
+		select {
+		case <-a.begun:
+		case <-ctx.Done():
+			return
+		}
 		late := time.NewTimer(a.limit)
 		defer late.Stop()
 		select {

@@ -57,6 +57,22 @@ func TestAbsentAfterSlowStart(t *testing.T) {
 	}
 }
 
+// TestAbsentBeforeSessions has a program that needs longer for its start than owners are awaited: that time begins when
+// sessions can come back.
+func TestAbsentBeforeSessions(t *testing.T) {
+	k := newKeptRig(t, sim.Params{Size: 32 << 20})
+	k.absent, k.late = 20*time.Millisecond, true
+	f := k.killLeaving("key")[0]
+	<-time.After(3 * k.absent)
+	owner := k.lasting("owner", kit.Memfd(t, 1, lastingSize), 1)
+	owner.Continue(k.ctx())
+	k.store.AwaitOwners()
+	if at := kit.DiffAt(k.read(f, 0, 5000), 1, 0); at >= 0 {
+		t.Errorf("the key has other bytes from %d on", at)
+	}
+	k.close(f)
+}
+
 // TestAbsentInterrupted has calls that wait for the memory of a key whose owner may come back: they end with their
 // contexts, and leave the key as it was.
 func TestAbsentInterrupted(t *testing.T) {
@@ -112,7 +128,7 @@ func TestAbsentClosed(t *testing.T) {
 	} {
 		go func() { ended <- call() }()
 	}
-	noError(t, k.store.Close(k.ctx(), objects.CloseOptions{Leave: true}))
+	noError(t, k.store.Close(k.ctx(), objects.CloseOptions{Keep: true, Leave: true}))
 	for range 2 {
 		select {
 		case err := <-ended:

@@ -85,8 +85,8 @@
 // set (docs/adr/0027). The binding of each of its keys and publications is in the records: its name
 // as a hash, and the numbers, offsets and lengths of its blobs. Open makes these objects absent:
 // they have their size, and who reads or writes them waits, within its context, until their holder
-// has registered the regions again and calls Continue, or until it is late. All that are not given
-// back then end at once, before any record is written.
+// has registered the regions again and calls Continue, or until the time is over that AwaitOwners
+// begins. All that are not given back then end at once, before any record is written.
 //
 // The removal of a publication notes receipts for its publisher and its receiver: each of them may
 // ask again, in the next run, for a call whose answer it has not had (WithCall), and is told that it

@@ -79,7 +79,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		bindings: &bindings{
 			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
 			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
-			absences: &absences{limit: o.Absent, byHolder: map[sessionID][]absence{}},
+			absences: newAbsences(o.Absent),
 		},
 		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
 		moves:   mv,
