@@ -126,7 +126,7 @@ func (h *Holder) Continue(ctx context.Context) {
 		s.log.Warn("memory of a session did not come back", zap.Uint64("ino", uint64(one.ino)), zap.Error(err))
 		lost = append(lost, one)
 	}
-	s.loseAbsent(ctx, lost)
+	loseAll(ctx, lost, s.endOf)
 	a := s.bindings.absences
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,14 +175,14 @@ func (s *Store) endOf(of *offer) endOfMemory {
 	return s.bindings.memoryEnded
 }
 
-// loseAbsent makes objects lost whose owner has not come back, and withdraws publications. All end before it waits for
-// the first: a copy between two of them has the lane of one, and waits for the other.
-func (s *Store) loseAbsent(ctx context.Context, all []absence) {
+// loseAll makes objects lost whose owner has not come back, and withdraws publications; endOf is that of the store. All
+// end before it waits for the first: a copy between two of them has the lane of one, and waits for the other.
+func loseAll(ctx context.Context, all []absence, endOf func(*offer) endOfMemory) {
 	for _, one := range all {
 		one.body.End()
 	}
 	for _, one := range all {
-		s.endOf(one.offer)(ctx, one.ino, one.body)
+		endOf(one.offer)(ctx, one.ino, one.body)
 	}
 }
 
@@ -213,7 +213,7 @@ func (s *Store) startAbsences(ctx context.Context) {
 			return
 		}
 		left := a.takeAll()
-		s.loseAbsent(ctx, left)
+		loseAll(ctx, left, s.endOf)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		s.log.Info("keys and publications of sessions after the death of the daemon",

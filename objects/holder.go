@@ -81,7 +81,7 @@ func (h *Holder) end(ctx context.Context) []*Region {
 		r.end(ctx)
 	}
 	if h.id != (sessionID{}) {
-		h.store.loseAbsent(context.WithoutCancel(ctx), h.store.bindings.absences.take(h.id))
+		loseAll(context.WithoutCancel(ctx), h.store.bindings.absences.take(h.id), h.store.endOf)
 	}
 	return regions
 }
