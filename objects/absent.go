@@ -46,8 +46,12 @@ func newAbsences(limit time.Duration) *absences {
 	return a
 }
 
-// AwaitOwners begins the time for which the owners of keys and publications are awaited: sessions can come back now.
-func (s *Store) AwaitOwners() { s.bindings.absences.begin() }
+// AwaitOwners begins the time for which the owners of keys and publications are awaited, and receipts of the run before
+// are kept: sessions can come back now. Calling it again does nothing.
+func (s *Store) AwaitOwners() {
+	s.receipts.begin()
+	s.bindings.absences.begin()
+}
 
 // waits reports whether owners are awaited.
 func (a *absences) waits() bool { return a.limit > 0 }

@@ -30,14 +30,18 @@ type receipts struct {
 	log  *zap.Logger
 
 	mu sync.Mutex
-	// asked is the end of the time in which sessions of the run before ask again.
+	// asked is the end of the time in which sessions of the run before ask again. It is not known as long as
+	// pending is set, since they can't come back yet.
+	// +checklocks:mu
 	asked time.Time
+	// +checklocks:mu
+	pending bool
 	// known are those of the run before, and those of this one until then.
 	// +checklocks:mu
 	known map[string]struct{}
 	// before are the receipts of the run before, until they are dropped.
 	// +checklocks:mu
-	before noted
+	before []string
 	// noted are those of this run, in the order of their ends, and count is their number.
 	// +checklocks:mu
 	noted []noted
@@ -74,9 +78,17 @@ func (r *receipts) load(ctx context.Context, comes bool) error {
 	for _, text := range all {
 		r.known[text] = struct{}{}
 	}
-	r.asked = time.Now().Add(receiptsKept)
-	r.before = noted{until: r.asked, texts: all}
+	r.before, r.pending = all, true
 	return nil
+}
+
+// begin begins the time in which sessions of the run before ask again.
+func (r *receipts) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pending {
+		r.asked, r.pending = time.Now().Add(receiptsKept+receiptsStep), false
+	}
 }
 
 // note records that receipts were noted.
@@ -90,7 +102,7 @@ func (r *receipts) note(texts []string) {
 	last := &r.noted[len(r.noted)-1]
 	last.texts = append(last.texts, texts...)
 	r.count += len(texts)
-	if now.Before(r.asked) {
+	if r.pending || now.Before(r.asked) {
 		for _, text := range texts {
 			r.known[text] = struct{}{}
 		}
@@ -138,8 +150,8 @@ func (r *receipts) remove(ctx context.Context, over []string) {
 func (r *receipts) over(now time.Time) (over []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.before.until.After(now) {
-		over, r.before.texts = r.before.texts, nil
+	if !r.pending && !r.asked.After(now) {
+		over, r.before = r.before, nil
 	}
 	for len(r.noted) > 0 {
 		first := &r.noted[0]

@@ -55,8 +55,11 @@ func TestReceiptsBounded(t *testing.T) {
 	k.store.NoteReceipts(many...)
 	k.store.DropReceipts(k.ctx(), time.Now())
 	k.checkReceipts("after many others", texts[5:])
-	k.absent = time.Minute
+	k.absent, k.late = time.Minute, true
 	k.killAnd(func() {})
+	k.store.DropReceipts(k.ctx(), time.Now().Add(70*time.Second))
+	k.checkReceipts("before sessions can come back", texts[5:])
+	k.store.AwaitOwners()
 	k.store.NoteReceipts(many...)
 	k.store.NoteReceipts(many...)
 	k.store.DropReceipts(k.ctx(), time.Now())
