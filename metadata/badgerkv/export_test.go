@@ -1,9 +1,11 @@
 package badgerkv
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -76,6 +78,12 @@ func (kv *KV) Waits() bool {
 // FlushAfter sets the time after which changes of UpdateSoon are written, before there are any. With a pause
 // of a time they are written before that.
 func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter = d, pause }
+
+// Resume replays a journal.
+func (kv *KV) Resume(ctx context.Context, f *os.File) error { return kv.resume(ctx, f) }
+
+// Flush writes all changes to Badger.
+func (kv *KV) Flush() error { return kv.flush(math.MaxUint64) }
 
 // SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
 // after the first flush.
