@@ -44,7 +44,7 @@ func journaled(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "kv")
 	kv := openJournaled(t, dir)
-	kv.FlushAfter(time.Hour)
+	kv.FlushAfter(time.Hour, time.Hour)
 	err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
 		return errors.Join(tx.Set([]byte("a"), []byte("old")), tx.Set([]byte("b"), []byte("old")), tx.Set([]byte("c"), []byte("old")))
 	})
