@@ -226,9 +226,8 @@ func TestPause(t *testing.T) {
 	setLarge(t, kv, 0, 1000<<10) // more than pauseBytes
 	kit.Eventually(t, time.Minute, func() bool { return !kv.Waits() })
 	setLarge(t, kv, 1, 700<<10)
-	time.Sleep(20 * time.Millisecond)
-	if !kv.Waits() {
-		t.Error("a few changes do not wait for others")
+	if d := kv.WaitsFor(); d != time.Hour {
+		t.Errorf("a few changes wait for %v, not for others", d)
 	}
 	if got := keysOf(t, kv); got != "[0 1]" {
 		t.Errorf("%s is there", got)

@@ -75,6 +75,13 @@ func (kv *KV) Waits() bool {
 	return kv.active.last > 0 || kv.frozen != nil
 }
 
+// WaitsFor returns for how long the timer that writes the last commit was set.
+func (kv *KV) WaitsFor() time.Duration {
+	kv.mu.RLock()
+	defer kv.mu.RUnlock()
+	return kv.waits
+}
+
 // FlushAfter sets the time after which changes of UpdateSoon are written, before there are any. With a pause
 // of a time they are written before that.
 func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter = d, pause }
