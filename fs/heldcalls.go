@@ -12,10 +12,19 @@ func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldK
 	if isView(metadata.Ino(ino)) {
 		shows, _ = h.views.get(metadata.Ino(ino)) // the kernel may have forgotten it
 	}
-	h.state.add(heldSlot{
+	slot := heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,
 		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind, uid: in.Uid, gid: in.Gid,
-	}, shows)
+	}
+	file, ok := h.files.get(out.Fh)
+	isRead := ok && kind == heldFile && file.published
+	if isRead {
+		slot.reading = reads
+	}
+	h.state.add(slot, shows)
+	if isRead {
+		file.file.Track(heldProgress{h.state, out.Fh})
+	}
 }
 
 // again returns the handle that a request has opened before it was sent again.

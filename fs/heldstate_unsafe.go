@@ -30,7 +30,7 @@ const (
 )
 
 // HeldVersion is the version of the state of a mount that this program writes. It reads no other.
-const HeldVersion = 3
+const HeldVersion = 4
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -71,11 +71,13 @@ type heldSlot struct {
 	kind      heldKind
 	// uid and gid are those of the caller: the node that has the file checks them when it is opened again.
 	uid, gid uint32
-	_        [16]byte
+	// reading has bits for a file that was in publish/ when it was opened; 0 for any other.
+	reading uint64
+	_       [8]byte
 }
 
 // heldView describes the inode of a slot that is of a view, which has no records. Of a symlink it has the key, as a
-// name.
+// name. For a file of publish/ its memory is that of a heldReading.
 type heldView struct {
 	// file is the inode of the file; 0 if this is not recorded.
 	file uint64
@@ -218,6 +220,9 @@ func (s *heldState) addLocked(h heldSlot, shows *viewNode) (ok bool) {
 	}
 	if h.kind == heldLink || isView(metadata.Ino(h.ino)) {
 		s.views[i].set(shows)
+	}
+	if h.reading != 0 {
+		s.views[i].reading().set(nil)
 	}
 	slot := &s.slots[i]
 	id := h.id
