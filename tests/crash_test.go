@@ -254,12 +254,11 @@ func TestKilledWithoutHolder(t *testing.T) {
 	m.KillDaemon()
 	dead := func(when string) {
 		t.Helper()
-		_, err := open.ReadAt(make([]byte, 100), 0)
-		if !errors.Is(err, unix.ENOTCONN) {
-			t.Errorf("an open file, %s: %v", when, err)
+		if _, fault := open.ReadAt(make([]byte, 100), 0); !errors.Is(fault, unix.ENOTCONN) {
+			t.Errorf("an open file, %s: %v", when, fault)
 		}
-		if _, err = session.Exist(t.Context(), []string{"key"}); !errors.Is(err, hetero.ErrDisconnected) {
-			t.Errorf("a session, %s: %v", when, err)
+		if _, fault := session.Exist(t.Context(), []string{"key"}); !errors.Is(fault, hetero.ErrDisconnected) {
+			t.Errorf("a session, %s: %v", when, fault)
 		}
 	}
 	dead("without a daemon")
