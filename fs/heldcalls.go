@@ -2,6 +2,7 @@ package fs
 
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -21,7 +22,9 @@ func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldK
 	if isRead {
 		slot.reading = reads
 	}
-	h.state.add(slot, shows)
+	if !h.state.add(slot, shows) {
+		h.log.Warn("too many files are open for all to stay open when the daemon dies", zap.Uint64("ino", ino), zap.Int("limit", mostHandles))
+	}
 	if isRead {
 		file.file.Track(heldProgress{h.state, out.Fh})
 	}

@@ -24,9 +24,12 @@ const (
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
-	exchanges   = 64
-	viewsAt     = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
-	heldSize    = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
+	// mostLinks bounds the symlinks of keys among them, since the kernel may know one of each key of all nodes. The next
+	// process does not know others: a program that has one open gets ESTALE, or ENOENT where there are no other nodes.
+	mostLinks = 1 << 16
+	exchanges = 64
+	viewsAt   = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+	heldSize  = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
 
 // HeldVersion is the version of the state of a mount that this program writes. It reads no other.
@@ -133,6 +136,9 @@ type heldState struct {
 	free []uint32
 	// +checklocks:mu
 	fresh uint32
+	// links counts the slots of symlinks.
+	// +checklocks:mu
+	links int
 }
 
 // newHeldState makes the state of a new mount.
@@ -173,6 +179,7 @@ func openHeldState(file *os.File) (*heldState, error) {
 	for i := range s.fresh {
 		if id := load(&s.slots[i].id); id != 0 {
 			s.at[heldKey{id, s.slots[i].kind}] = i
+			s.countLocked(s.slots[i].kind, 1)
 		} else {
 			s.free = append(s.free, i)
 		}
@@ -230,10 +237,20 @@ func (s *heldState) addLocked(h heldSlot, shows *viewNode) (ok bool) {
 	*slot = h
 	store(&slot.id, id)
 	s.at[heldKey{id, h.kind}] = i
+	s.countLocked(h.kind, 1)
 	return true
 }
 
-// link records how many references the kernel has to the symlink of a key, before it has more.
+// countLocked counts n more slots of a kind.
+//
+// +checklocks:s.mu
+func (s *heldState) countLocked(kind heldKind, n int) {
+	if kind == heldLink {
+		s.links += n
+	}
+}
+
+// link records how many references the kernel has to the symlink of a key, before it has more, if there is room.
 func (s *heldState) link(ino metadata.Ino, key string, refs uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +260,7 @@ func (s *heldState) link(ino metadata.Ino, key string, refs uint64) {
 		s.removeLocked(heldKey{uint64(ino), heldLink})
 	case known:
 		store(&s.slots[i].unique, refs)
-	default:
+	case s.links < mostLinks:
 		s.addLocked(heldSlot{id: uint64(ino), unique: refs, kind: heldLink}, &viewNode{name: key})
 	}
 }
@@ -262,6 +279,7 @@ func (s *heldState) removeLocked(key heldKey) {
 		return
 	}
 	delete(s.at, key)
+	s.countLocked(key.kind, -1)
 	store(&s.slots[i].id, 0)
 	s.free = append(s.free, i)
 }

@@ -38,7 +38,7 @@ func (k *keptRig) again(r reader) reader {
 	k.t.Helper()
 	next := reader{progress: r.progress}
 	var err error
-	if next.f, err = r.Reading.Open(k.ctx(), k.store, r.f.Ino(), next); err != nil {
+	if next.f, err = r.Open(k.ctx(), k.store, r.f.Ino(), next); err != nil {
 		k.t.Fatal(err)
 	}
 	return next

@@ -135,6 +135,10 @@ func (h *held) use(users map[string]func(*heldUser) error, disturb func()) {
 	all.Wait()
 }
 
+// holderMemory bounds the memory of a holder, beside the pages of its program: these tests are a larger one than hmcfs, with which
+// it has 11 to 15 MiB in all.
+const holderMemory = 10 << 20
+
 // checkEnd checks that nothing is left of what the users have used and freed, and that the unmount
 // ends the daemon and the holder.
 func (h *held) checkEnd() {
@@ -145,6 +149,9 @@ func (h *held) checkEnd() {
 	holder := h.m.Status().Holder
 	if holder == nil || holder.Deaths == 0 {
 		h.t.Fatalf("the holder in the status is %+v", holder)
+	}
+	if has := ownBytes(h.t, holder.PID); has > holderMemory && !kit.Race() {
+		h.t.Errorf("the holder has %d KiB, at most %d", has>>10, holderMemory>>10)
 	}
 	if out, err := h.m.Run("umount", h.m.Dir); err != nil {
 		h.t.Fatalf("unmount: %v\n%s", err, out)
