@@ -4,17 +4,22 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -71,8 +76,8 @@ func greetByHand(c *net.UnixConn) error {
 	return err
 }
 
-// answerByHand answers calls with success, once, until the client ends the session.
-func answerByHand(c *net.UnixConn, in *bufio.Reader) error {
+// answerByHand answers calls with success until the client ends the session: new ones, or those that are asked again.
+func answerByHand(c *net.UnixConn, in *bufio.Reader, again bool) error {
 	send := func(kind frames.Kind, id uint64) error {
 		b := frames.Begin(nil, kind, 0, id)
 		if kind == frames.KindFileAnswer {
@@ -89,7 +94,7 @@ func answerByHand(c *net.UnixConn, in *bufio.Reader) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return send(frames.KindEnded, 0)
-		case h.Again:
+		case h.Again != again:
 		case err == nil && h.Kind == frames.KindCall:
 			err = send(frames.KindLast, h.ID)
 		case err == nil && h.Kind == frames.KindFile:
@@ -114,9 +119,9 @@ func nextByHand(in *bufio.Reader) (frames.Header, error) {
 	return h, err
 }
 
-func openByHand(t *testing.T, socket string) *Session {
+func openByHand(t *testing.T, c *Client) *Session {
 	t.Helper()
-	s, err := OpenSession(t.Context(), socket)
+	s, err := c.openSession(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +132,12 @@ func openByHand(t *testing.T, socket string) *Session {
 // servedByHand is a session with a daemon that answers everything with success.
 func servedByHand(t *testing.T) *Session {
 	t.Helper()
-	return openByHand(t, daemonByHand(t, func(_ *http.Request, c *net.UnixConn, in *bufio.Reader) error {
+	return openByHand(t, New(daemonByHand(t, func(_ *http.Request, c *net.UnixConn, in *bufio.Reader) error {
 		if err := greetByHand(c); err != nil {
 			return err
 		}
-		return answerByHand(c, in)
-	}))
+		return answerByHand(c, in, false)
+	})))
 }
 
 // TestAskAgainBesideCalls asks calls again while others end, and begin with the memory of those that have ended.
@@ -186,5 +191,106 @@ func TestNotSent(t *testing.T) {
 		if err := send(a); err == nil || a.sent {
 			t.Errorf("%s: %v, sent %t", name, err, a.sent)
 		}
+	}
+}
+
+// TestSlowReturn continues a session with a daemon that is busy at first, and then takes longer to give back its keys
+// than to greet is allowed. It knows the name of the session once.
+func TestSlowReturn(t *testing.T) {
+	var attempts atomic.Int32
+	late := make(chan struct{})
+	socket := daemonByHand(t, func(r *http.Request, c *net.UnixConn, in *bufio.Reader) error {
+		switch before := r.Header.Get(adminapi.SessionHeader); {
+		case r.Header.Get("Silent") != "":
+			_, err := in.Peek(1) // it ends
+			return err
+		case before == "":
+			if err := greetByHand(c); err != nil {
+				return err
+			}
+			_, err := nextByHand(in)
+			return err // it dies
+		case attempts.Add(1) == 1:
+			return refuseByHand(c, adminapi.CodeBusy)
+		case attempts.Load() > 2:
+			return refuseByHand(c, adminapi.CodeNoSession)
+		}
+		if err := greetByHand(c); err != nil {
+			return err
+		}
+		h, err := nextByHand(in)
+		if err != nil || h.Kind != frames.KindCall || h.Verb != frames.VerbNumber(adminapi.VerbContinue) {
+			return fmt.Errorf("a frame %+v, %w", h, err)
+		}
+		<-late
+		b := frames.Begin(nil, frames.KindLast, 0, h.ID)
+		if _, err = c.Write(b); err != nil {
+			return err
+		}
+		return answerByHand(c, in, true)
+	})
+	c := New(socket)
+	c.patience = time.Second
+	s := openByHand(t, c)
+	go func() {
+		defer close(late)
+		for attempts.Load() < 2 {
+			runtime.Gosched()
+		}
+		if _, err := c.greeted(t.Context(), "\r\nSilent: 1"); !errors.Is(err, hetero.ErrTimeout) {
+			t.Errorf("a daemon that does not greet: %v", err)
+		}
+	}()
+	if err := s.listed(t.Context(), adminapi.VerbUnregister, &adminapi.Call{Memory: 1}, func(adminapi.Line) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+// refuseByHand refuses a session.
+func refuseByHand(c *net.UnixConn, code string) error {
+	text := `{"error":"refused","code":"` + code + `"}`
+	_, err := fmt.Fprintf(c, "HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+	return err
+}
+
+// TestRevives asks holders whether they start a daemon.
+func TestRevives(t *testing.T) {
+	for name, want := range map[string]struct{ answer, does, known bool }{
+		`{"status":{"gave_up":false}}`: {answer: true, does: true, known: true},
+		`{"status":{"gave_up":true}}`:  {answer: true, known: true},
+		`{"error":"unknown"}`:          {answer: true},
+		"no JSON":                      {answer: true},
+		"no answer":                    {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kit.Check(t)
+			c := New(filepath.Join(t.TempDir(), "s"))
+			check := func(what string, does, known bool) {
+				t.Helper()
+				if d, k := c.revives(t.Context()); d != does || k != known {
+					t.Errorf("%s: does %t, known %t; want %t, %t", what, d, k, does, known)
+				}
+			}
+			check("without a holder", false, false)
+			l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(filepath.Dir(c.socket), adminapi.HolderSocket), Net: "unixpacket"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.SetUnlinkOnClose(false)
+			var served sync.WaitGroup
+			served.Go(func() {
+				if conn, err := l.AcceptUnix(); err == nil {
+					_, _ = conn.Read(make([]byte, 100))
+					if want.answer {
+						_, _ = conn.Write([]byte(name))
+					}
+					_ = conn.Close()
+				}
+			})
+			check("with one", want.does, want.known)
+			served.Wait()
+			_ = l.Close()
+			check("after its end", false, true)
+		})
 	}
 }

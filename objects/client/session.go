@@ -110,7 +110,11 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	hello, err := c.first(ctx)
+	var hello greeting
+	err := c.Revived(ctx, func(ctx context.Context) (err error) {
+		hello, err = c.greeted(ctx, "")
+		return err
+	})
 	if err != nil {
 		return nil, c.heteroError(err)
 	}
