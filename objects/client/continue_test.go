@@ -11,15 +11,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -292,5 +296,47 @@ func TestRevives(t *testing.T) {
 			_ = l.Close()
 			check("after its end", false, true)
 		})
+	}
+}
+
+// TestRegisterWithoutDescriptors registers memory while this process can't have the descriptors that it needs for the next daemon: this
+// daemon must not know the memory either.
+func TestRegisterWithoutDescriptors(t *testing.T) {
+	var asked atomic.Int32
+	s := openByHand(t, New(daemonByHand(t, func(r *http.Request, c *net.UnixConn, in *bufio.Reader) error {
+		if r.URL.Path == adminapi.PathRegister {
+			asked.Add(1)
+			return nil
+		}
+		if err := greetByHand(c); err != nil {
+			return err
+		}
+		return answerByHand(c, in, false)
+	})))
+	free, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = free.Close() }()
+	number, err := numberOf(free)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before unix.Rlimit
+	if err = unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	const connections, pieces = 16, 32
+	few := before
+	few.Cur = uint64(number + 1 + connections)
+	if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.PreRegister(t.Context(), hetero.Memory{Share: &share.Memory{}, Files: slices.Repeat([]*os.File{free}, pieces)})
+	if lerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); lerr != nil {
+		t.Fatal(lerr)
+	}
+	if !errors.Is(err, unix.EMFILE) || asked.Load() > 0 {
+		t.Errorf("%v, after %d requests", err, asked.Load())
 	}
 }
