@@ -47,9 +47,9 @@ type answer struct {
 	file    *fileAsk
 	asked   fileAsk
 	started time.Time
-	// sent reports that the call was sent, or would have been if there were a daemon: it may be asked again. Session.sending
-	// guards it, and what is asked then.
-	sent bool
+	// sent reports that the call was sent, or would have been if there were a daemon: it may be asked again. tried reports that
+	// there was one, which may have carried it out. Session.sending guards both, and what is asked then.
+	sent, tried bool
 	// left is set when the caller needs no more of the answer.
 	left atomic.Bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
@@ -148,7 +148,7 @@ func (a *answer) unask() {
 	}
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	a.sent = false
+	a.sent, a.tried = false, false
 	a.call, a.file, a.asked, a.called = nil, nil, fileAsk{}, adminapi.Call{}
 }
 
@@ -288,17 +288,20 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 func (s *Session) sendNew(a *answer, verb adminapi.Verb, q *adminapi.Call) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
+	a.tried = !s.cut
 	err := s.sendCall(verb, a.id, q, false)
 	a.sent = err == nil
 	return err
 }
 
-// repeat sends the call of an answer again: a daemon before may have carried it out.
+// repeat sends the call of an answer again. It is a new one if there was no daemon to send it to before.
 //
 // +checklocks:s.sending
 func (a *answer) repeat(s *Session) error {
+	again := a.tried
+	a.tried = again || !s.cut
 	if a.file != nil {
-		return s.sendFileCall(a.file, a.id, true)
+		return s.sendFileCall(a.file, a.id, again)
 	}
 	q := a.call
 	if q.Timeout > 0 {
@@ -306,7 +309,7 @@ func (a *answer) repeat(s *Session) error {
 		rest.Timeout = max(adminapi.Duration(time.Millisecond), q.Timeout-adminapi.Duration(time.Since(a.started)))
 		q = &rest
 	}
-	return s.sendCall(a.verb, a.id, q, true)
+	return s.sendCall(a.verb, a.id, q, again)
 }
 
 // sendCall sends a call. Its error is that of encoding.

@@ -198,6 +198,31 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
+// TestNewWhileAway makes a call while there is no daemon, beside one that a daemon has had: only that one is asked again.
+func TestNewWhileAway(t *testing.T) {
+	s := servedByHand(t)
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	for _, cut := range []bool{false, true} {
+		a := s.newAnswer(t.Context())
+		a.file = &fileAsk{verb: frames.FileSync}
+		s.cut = cut
+		s.sending.Unlock()
+		err := s.sendNewFile(a, a.file)
+		s.sending.Lock()
+		s.cut = false
+		for _, want := range []bool{!cut, true} {
+			if err != nil || a.tried != want {
+				t.Errorf("without a daemon %t: tried %t, %v", cut, a.tried, err)
+			}
+			err = a.repeat(s)
+			if got := s.out[6] == 1; got != want {
+				t.Errorf("without a daemon %t: sent as one that is asked again: %t", cut, got)
+			}
+		}
+	}
+}
+
 // TestSlowReturn continues a session with a daemon that is busy at first, and then takes longer to give back its keys
 // than to greet is allowed. It knows the name of the session once.
 func TestSlowReturn(t *testing.T) {

@@ -98,6 +98,7 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 func (s *Session) sendNewFile(a *answer, q *fileAsk) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
+	a.tried = !s.cut
 	err := s.sendFileCall(q, a.id, false)
 	a.sent = err == nil
 	return err

@@ -80,10 +80,11 @@ type user struct {
 type sessions struct {
 	// refusals counts refused requests; nil counts nothing. Immutable, as are the next two.
 	refusals *Refusals
-	// run begins the names of this daemon's sessions, and until is the end of the time in which those of the
+	// started is the time at which they begin, run begins the names of this daemon's sessions, and until is the end of the time in which those of the
 	// daemon before come back.
-	run   string
-	until time.Time
+	started time.Time
+	run     string
+	until   time.Time
 
 	mu sync.Mutex
 	// ended is set once no more sessions are opened.
@@ -110,9 +111,9 @@ func newSessions(o Options) *sessions {
 		refusals: o.Refusals, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{},
 		continued: map[string]struct{}{}, comers: map[int]int{},
 	}
-	s.run = secret(runSize)
+	s.started, s.run = time.Now(), secret(runSize)
 	if o.Continued {
-		s.until = time.Now().Add(o.Continues)
+		s.until = s.started.Add(o.Continues)
 	}
 	return s
 }

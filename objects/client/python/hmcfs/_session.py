@@ -52,6 +52,8 @@ class Answer:
         # frame is the call, to be asked again, and _deadline the end of its timeout, if it has one.
         self.frame = b""
         self._deadline: float | None = None
+        # _tried is set once there was a daemon that may have carried it out.
+        self._tried = False
         # listeners are called after every frame, with the session's condition held.
         self.listeners: list[Callable[[], None]] = []
 
@@ -76,9 +78,10 @@ class Answer:
             call()
 
     def again(self) -> bytes:
-        """Return the call as one that is asked again, with the rest of its timeout."""
+        """Return the call for the next daemon, with the rest of its timeout."""
         left = None if self._deadline is None else self._deadline - time.monotonic()
-        return _frames.again(self.frame, left)
+        tried, self._tried = self._tried, True
+        return _frames.again(self.frame, left, tried)
 
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
@@ -260,7 +263,7 @@ class Session:
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
             if self._continues:
-                answer.frame = frame
+                answer.frame, answer._tried = frame, not self._away
                 if timeout:
                     answer._deadline = time.monotonic() + timeout
             with self._changed:

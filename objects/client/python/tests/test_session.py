@@ -214,6 +214,36 @@ def test_a_slow_return(served, monkeypatch):
     session.close()
 
 
+def test_a_call_while_there_is_no_daemon_is_new(served):
+    returns = threading.Event()
+    asked = []
+
+    def serve(n, s, head):
+        greet(s)
+        number, again = call_of(s)
+        if n:  # continue
+            s.sendall(_frames.HEADER.pack(0, _frames.LAST, 0, 0, number))
+            for _ in range(2):
+                number, again = call_of(s)
+                asked.append((number, again))
+                s.sendall(answer(number))
+            s.recv(1)
+
+    path = served(serve)
+    session = _session.Session(path)
+    arrive = session._arrive
+    session._arrive = lambda: returns.wait(20) and arrive()
+    first = session.start("exist", ["k"])
+    while not session._away:
+        time.sleep(0.001)
+    second = session.start("exist", ["k"])
+    returns.set()
+    first.wait(20)
+    second.wait(20)
+    assert asked == [(first.number, 1), (second.number, 0)]
+    session.close()
+
+
 def test_close_beside_a_slow_return(served):
     waits = threading.Event()
 
