@@ -223,6 +223,33 @@ func TestNewWhileAway(t *testing.T) {
 	}
 }
 
+// TestLeftWhileAway asks calls again of which one was cancelled.
+func TestLeftWhileAway(t *testing.T) {
+	s := servedByHand(t)
+	var all []*answer
+	for _, left := range []bool{true, false} {
+		a := s.newAnswer(t.Context())
+		if err := s.start(a); err != nil {
+			t.Fatal(err)
+		}
+		a.file, a.sent, a.tried = &fileAsk{verb: frames.FileSync}, true, true
+		a.left.Store(left)
+		all = append(all, a)
+	}
+	s.sending.Lock()
+	s.askAgainLocked()
+	if id := s.out[8]; uint64(id) != all[1].id {
+		t.Errorf("call %d was sent last, want %d", id, all[1].id)
+	}
+	s.sending.Unlock()
+	if _, err := all[0].next(); !errors.Is(err, errAway) {
+		t.Errorf("the cancelled call: %v", err)
+	}
+	for _, a := range all {
+		s.forget(a)
+	}
+}
+
 // TestSlowReturn continues a session with a daemon that is busy at first, and then takes longer to give back its keys
 // than to greet is allowed. It knows the name of the session once.
 func TestSlowReturn(t *testing.T) {

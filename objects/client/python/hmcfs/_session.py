@@ -54,6 +54,8 @@ class Answer:
         self._deadline: float | None = None
         # _tried is set once there was a daemon that may have carried it out.
         self._tried = False
+        # _left is set once the caller needs no more of it.
+        self._left = False
         # listeners are called after every frame, with the session's condition held.
         self.listeners: list[Callable[[], None]] = []
 
@@ -287,9 +289,8 @@ class Session:
         try:
             with self._writing:
                 if self._ended is None:
-                    self._send(_frames.cancel(answer.number))
-            self.read_until(lambda: answer.over or self._away, _STOP)
-            self._drop(answer)
+                    self._cancel_one(answer)
+            self.read_until(lambda: answer.over, _STOP)
         except _errors.HmcfsError:
             pass  # the session has ended, and the call with it
         finally:
@@ -297,12 +298,18 @@ class Session:
                 # Its memory must not be used again while bytes may still arrive in it.
                 self._abandon(f"{self._peer} did not end a call that was cancelled")
 
-    def _drop(self, answer: Answer) -> None:
-        """End a call that is cancelled if there is no daemon, which would use its memory."""
+    def _cancel_one(self, answer: Answer) -> None:
+        """Send the end of a call; the caller may send."""
+        answer._left = True
+        self._send(_frames.cancel(answer.number))
         with self._changed:
-            if self._away and not answer.over:
-                self._answers.pop(answer.number, None)
-                answer.end(_errors.Interrupted("the call was cancelled"))
+            self._drop()
+
+    def _drop(self) -> None:
+        """End the calls that are cancelled if there is no daemon, which would use their memory: no other is asked for them."""
+        for answer in [a for a in self._answers.values() if a._left and self._away]:
+            del self._answers[answer.number]
+            answer.end(_errors.Interrupted("the call was cancelled"))
 
     def cancel_later(self, answer: Answer) -> None:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
@@ -317,9 +324,8 @@ class Session:
         while self._cancelled:
             answer = self._cancelled.popleft()
             if not answer.over:
-                self._send(_frames.cancel(answer.number))
-                self._drop(answer)
-        while self._left:
+                self._cancel_one(answer)
+        while self._left and not self._away:  # the next daemon may be opening them
             self._number += 1
             handle = self._left.popleft()
             self._opened.pop(handle, None)
@@ -500,6 +506,7 @@ class Session:
         """Continue the session with the next daemon, or end it."""
         with self._writing, self._changed:
             self._away = True
+            self._drop()
             self._changed.notify_all()
         try:
             made = retry(self.path, self._continues, lambda: self._ended is not None, self._arrive)

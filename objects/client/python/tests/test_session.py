@@ -244,6 +244,39 @@ def test_a_call_while_there_is_no_daemon_is_new(served):
     session.close()
 
 
+def test_a_call_that_was_cancelled_is_not_asked_again(served, monkeypatch):
+    asked = []
+
+    def serve(n, s, head):
+        greet(s)
+        number, _ = call_of(s)
+        if not n:
+            assert call_of(s) == (number, 0)  # its end; and it dies
+            return
+        s.sendall(_frames.HEADER.pack(0, _frames.LAST, 0, 0, number))
+        asked.append(call_of(s)[0])
+        s.sendall(answer(asked[0]))
+        s.recv(1)
+
+    session = _session.Session(served(serve))
+    here, read_until = threading.get_ident(), session.read_until
+
+    def late(done, limit):
+        """Wait, in this thread, only once there is another daemon."""
+        while threading.get_ident() == here and session._generation == 0:
+            time.sleep(0.001)
+        return read_until(done, limit)
+
+    session.read_until = late
+    first = session.start("wait", ["k"], timeout=20)
+    session.stop(first)
+    assert first.over
+    second = session.start("exist", ["k"])
+    second.wait(20)
+    assert asked == [second.number]
+    session.close()
+
+
 def test_close_beside_a_slow_return(served):
     waits = threading.Event()
 
