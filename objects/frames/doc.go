@@ -14,5 +14,5 @@
 //
 // # Lock order
 //
-// waiter.mu, of a Conn, is held with no other; while it is held only memory is accessed, and an epoll is opened or closed.
+// waiter.mu, of a Conn, is held with no other; while it is held only memory is accessed, and an epoll is opened, interrupted or closed.
 package frames

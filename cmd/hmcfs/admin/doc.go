@@ -22,8 +22,8 @@
 // its last call.
 //
 // If the daemon has a holder, a session with frames can come back to the next daemon under its name, once. It is a new session
-// here: its Keyed gives it the keys of the one before, and its client registers memory, opens files and repeats calls. Nothing
-// but the name shows that there was one before, and so names are counted by user.
+// here: the program registers memory, asks for the keys of the one before (adminapi.VerbContinue), opens files and repeats calls. The
+// server does not know which names the daemon before has given, so it counts them by user.
 //
 // The calls of one user use at most a fixed amount of memory, by an estimate that exceeds
 // their actual use. Further calls of keys wait over HTTP; those about files are refused, and so are all in frames, whose reader must
