@@ -49,7 +49,8 @@ type answer struct {
 	started time.Time
 	// sent reports that the call was sent, or would have been if there were a daemon: it may be asked again. tried reports that
 	// there was one, which may have carried it out. Session.sending guards both, and what is asked then.
-	sent, tried bool
+	sent  bool
+	tried bool
 	// left is set when the caller needs no more of the answer.
 	left atomic.Bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.

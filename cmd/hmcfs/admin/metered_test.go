@@ -133,9 +133,11 @@ func TestContinuedAreBounded(t *testing.T) {
 			t.Errorf("%s: %d names, want %d", what, n, want)
 		}
 	}
+	s.mu.Lock()
 	for i := range maxContinued {
 		s.continued[strconv.Itoa(i)] = struct{}{}
 	}
+	s.mu.Unlock()
 	if continues(&conn{peer: Peer{UID: 9}}) {
 		t.Error("there is no bound for all together")
 	}
