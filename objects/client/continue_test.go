@@ -201,26 +201,27 @@ func TestNotSent(t *testing.T) {
 // TestNewWhileAway makes a call while there is no daemon, beside one that a daemon has had: only that one is asked again.
 func TestNewWhileAway(t *testing.T) {
 	s := servedByHand(t)
-	s.sending.Lock()
-	defer s.sending.Unlock()
 	for _, cut := range []bool{false, true} {
 		a := s.newAnswer(t.Context())
 		a.file = &fileAsk{verb: frames.FileSync}
-		s.cut = cut
-		s.sending.Unlock()
+		setCut(s, cut)
 		err := s.sendNewFile(a, a.file)
-		s.sending.Lock()
-		s.cut = false
+		setCut(s, false)
 		for _, want := range []bool{!cut, true} {
-			if err != nil || a.tried != want {
-				t.Errorf("without a daemon %t: tried %t, %v", cut, a.tried, err)
+			s.sending.Lock()
+			err = errors.Join(err, a.repeat(s))
+			if got := s.out[6] == 1; got != want || err != nil {
+				t.Errorf("without a daemon %t: sent as one that is asked again: %t, %v", cut, got, err)
 			}
-			err = a.repeat(s)
-			if got := s.out[6] == 1; got != want {
-				t.Errorf("without a daemon %t: sent as one that is asked again: %t", cut, got)
-			}
+			s.sending.Unlock()
 		}
 	}
+}
+
+func setCut(s *Session, cut bool) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.cut = cut
 }
 
 // TestLeftWhileAway asks calls again of which one was cancelled.
