@@ -48,6 +48,10 @@ type KV struct {
 	// building is a filter that is being built; nil for none.
 	// +checklocks:flushing
 	building *filter
+	// expects is the journal that records which version Badger gets; nil for none. It is journal, or
+	// before the first commit one that is being replayed.
+	// +checklocks:flushing
+	expects *journal
 
 	// mu guards what follows.
 	mu sync.RWMutex
@@ -152,9 +156,34 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 		err = kv.resume(ctx, opts.Journal)
 	}
 	if err != nil {
-		return errors.Join(err, kv.db.Close())
+		return errors.Join(err, kv.abandon(err))
 	}
 	return nil
+}
+
+// abandon closes records that could not be opened for a cause, after what is in progress.
+func (kv *KV) abandon(cause error) error {
+	kv.closed.Store(true)
+	kv.flushing.Lock()
+	kv.mu.Lock()
+	if kv.failed == nil {
+		kv.failed = cause // a timer that has begun writes nothing
+	}
+	if kv.timer != nil {
+		kv.timer.Stop()
+	}
+	kv.base.release()
+	kv.mu.Unlock()
+	kv.flushing.Unlock()
+	kv.builds.Wait()
+	return errors.Join(kv.db.Close(), kv.closeJournal())
+}
+
+// closeJournal unmaps the journal. Nothing is written any more.
+func (kv *KV) closeJournal() error {
+	kv.flushing.Lock()
+	defer kv.flushing.Unlock()
+	return kv.expects.close()
 }
 
 // begins makes the first layer, above what Badger has.
@@ -349,7 +378,7 @@ func (kv *KV) Close() error {
 	for limit := time.Now().Add(closeLimit); ; {
 		select {
 		case err := <-ended:
-			return errors.Join(err, kv.witnesses.close(), kv.journal.close(), kv.space.removeNext(), unlockDir(kv.lock))
+			return errors.Join(err, kv.witnesses.close(), kv.closeJournal(), kv.space.removeNext(), unlockDir(kv.lock))
 		case <-look.C:
 		}
 		err := kv.space.finishable()

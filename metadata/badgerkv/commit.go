@@ -265,7 +265,7 @@ func (kv *KV) writeSome(writes []*change) error {
 	}
 	b := batch{Txn: kv.db.NewTransaction(true), stamp: kv.stamp, entries: make([]badger.Entry, len(writes)+1)}
 	defer b.Discard()
-	kv.journal.expect(b.ReadTs() + 1)
+	kv.expects.expect(b.ReadTs() + 1)
 	for _, w := range writes {
 		kv.willHave(w)
 		if err := b.add(w); err != nil {

@@ -1,9 +1,11 @@
 package badgerkv
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -75,6 +77,12 @@ func (kv *KV) Waits() bool {
 
 // FlushAfter sets the time after which changes of UpdateSoon are written, before there are any.
 func (kv *KV) FlushAfter(d time.Duration) { kv.flushAfter = d }
+
+// Resume replays a journal.
+func (kv *KV) Resume(ctx context.Context, f *os.File) error { return kv.resume(ctx, f) }
+
+// Flush writes all changes to Badger.
+func (kv *KV) Flush() error { return kv.flush(math.MaxUint64) }
 
 // SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
 // after the first flush.

@@ -30,11 +30,14 @@ const (
 	journalHalf = memTableSize
 	journalHead = 4096
 	journalSize = journalHead + 2*journalHalf
-	// The numbers of the page: the stamp of the records that it belongs to, the version that Badger's
-	// last commit has at most, and for each half its place in the order and its bytes.
+	// The numbers of the page: the stamp of the records that it belongs to, an upper bound for the version of
+	// Badger's last commit, and for each half its place in the order and its bytes.
 	stampAt, journalVersionAt = 64, 72
 	orderAt, endAt            = 128, 192
 )
+
+// errJournal reports that a journal can't be read.
+var errJournal = errors.New("badgerkv: the journal is damaged")
 
 // openJournal maps the memory of a journal.
 func openJournal(f *os.File) (*journal, error) {
@@ -74,6 +77,9 @@ func (j *journal) half(n int) []byte {
 func (j *journal) fits(stamp, version uint64) bool {
 	return bytes.HasPrefix(j.page, []byte(journalMagic)) && j.number(stampAt, 0) == stamp && version <= j.number(journalVersionAt, 0)
 }
+
+// empty reports whether there are no commits.
+func (j *journal) empty() bool { return j.number(endAt, 0) == 0 && j.number(endAt, 1) == 0 }
 
 // begin empties the journal, for the records with a stamp.
 func (j *journal) begin(stamp, version uint64) {
@@ -146,7 +152,7 @@ func (j *journal) add(c *commit) error {
 
 // each passes the commits on, in their order. The slices of a commit are part of the journal.
 //
-// Errors: metadata.ErrCorrupt.
+// Errors: errJournal; those of fn.
 func (j *journal) each(fn func(writes []change) error) error {
 	first := 0
 	if j.number(orderAt, 1) < j.number(orderAt, 0) {
@@ -155,12 +161,12 @@ func (j *journal) each(fn func(writes []change) error) error {
 	for _, n := range []int{first, 1 - first} {
 		end := j.number(endAt, n)
 		if end > journalHalf {
-			return metadata.ErrCorrupt
+			return errJournal
 		}
 		for rest := (journalReader{data: j.half(n)[:end]}); len(rest.data) > 0; {
 			writes := rest.commit()
 			if rest.bad {
-				return metadata.ErrCorrupt
+				return errJournal
 			}
 			if err := fn(writes); err != nil {
 				return err
@@ -211,11 +217,17 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if version := kv.lastCommit(); j.fits(kv.stamp, version) && !kv.Cut() {
+	kv.flushing.Lock()
+	kv.expects = j // also by what the replay writes, or the next process would not replay the rest
+	kv.flushing.Unlock()
+	switch {
+	case j.fits(kv.stamp, kv.lastCommit()) && !kv.Cut():
 		err = kv.replay(ctx, j)
+	case !j.empty():
+		kv.log.Warn("the records were replaced, truncated or changed by a program without a journal; the changes in the journal are dropped")
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the journal of the records: %w", err), j.close())
+		return fmt.Errorf("write the journal of the records: %w", err)
 	}
 	j.begin(kv.stamp, kv.lastCommit())
 	kv.mu.Lock()
@@ -244,7 +256,7 @@ func (kv *KV) replay(ctx context.Context, j *journal) error {
 			return nil
 		})
 	})
-	if errors.Is(err, metadata.ErrCorrupt) {
+	if errors.Is(err, errJournal) {
 		kv.log.Error("the journal of the records is damaged; changes that were just made are missing", zap.Int("commits", count))
 		err = nil
 	}
