@@ -26,7 +26,7 @@
 //	't' ino:8 part                 the key of a part of a file
 //	'r' receipt                    a text that outlives the record of a removed file
 //	'z' ino:8                      removed inode of which records are left
-//	'b' ino:8                      binding: how to find another process's memory
+//	'b' ino:8                      binding: how to find memory of another process or session
 //	'e' sec:8 nsec:4 ino:8         expiry time of an inode
 //	'n' device                     bond: ties the records to a device's memory
 //
@@ -51,7 +51,7 @@
 //
 // # Bindings
 //
-// A file can be bound to memory of another process. The inode's Bound records that, and
+// A file can be bound to memory of another process, or of a session. The inode's Bound records that, and
 // only such an inode is written as version 2, so that a program without support for
 // bindings refuses it and still reads all others. The 'b' record is plain data to this
 // package; it is removed with the inode, or by Unbind. A file bound to memory that ends with this

@@ -17,8 +17,11 @@ import (
 // absences are the keys and publications that are memory of holders of an earlier run. Their owners
 // may come back: who reads them waits until then, or until the time is over.
 type absences struct {
-	// until is the end of the time, zero if none are awaited.
-	until time.Time
+	// limit is the time; 0 if none are awaited.
+	limit time.Duration
+	// begin begins the time, once, and begun is closed then.
+	begin func()
+	begun chan struct{}
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -37,8 +40,21 @@ type absence struct {
 	offer *offer
 }
 
-// waits reports whether owners are still awaited.
-func (a *absences) waits() bool { return time.Now().Before(a.until) }
+func newAbsences(limit time.Duration) *absences {
+	a := &absences{limit: limit, byHolder: map[sessionID][]absence{}, begun: make(chan struct{})}
+	a.begin = sync.OnceFunc(func() { close(a.begun) })
+	return a
+}
+
+// AwaitOwners begins the time for which the owners of keys and publications are awaited, and receipts of the run before
+// are kept: sessions can come back now. Calling it again does nothing.
+func (s *Store) AwaitOwners() {
+	s.receipts.begin()
+	s.bindings.absences.begin()
+}
+
+// waits reports whether owners are awaited.
+func (a *absences) waits() bool { return a.limit > 0 }
 
 // take removes and returns the absences of a holder.
 func (a *absences) take(id sessionID) []absence {
@@ -104,6 +120,7 @@ func (h *Holder) Continue(ctx context.Context) {
 	}
 	h.mu.Unlock()
 	back := 0
+	var lost []absence
 	for _, one := range s.bindings.absences.take(h.id) {
 		err := h.restore(one, regions) //nolint:contextcheck // the end of the memory is independent of this call
 		if err == nil {
@@ -111,8 +128,9 @@ func (h *Holder) Continue(ctx context.Context) {
 			continue
 		}
 		s.log.Warn("memory of a session did not come back", zap.Uint64("ino", uint64(one.ino)), zap.Error(err))
-		s.loseAbsent(ctx, one)
+		lost = append(lost, one)
 	}
+	loseAll(ctx, lost, s.endOf)
 	a := s.bindings.absences
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,10 +179,22 @@ func (s *Store) endOf(of *offer) endOfMemory {
 	return s.bindings.memoryEnded
 }
 
-// loseAbsent makes an object lost whose owner has not come back, and withdraws a publication.
-func (s *Store) loseAbsent(ctx context.Context, one absence) {
-	one.body.End()
-	s.endOf(one.offer)(ctx, one.ino, one.body)
+// loseAll makes objects lost whose owner has not come back, and withdraws publications; endOf is that of the store. All
+// end before it waits for the first: a copy between two of them has the lane of one, and waits for the other.
+func loseAll(ctx context.Context, all []absence, endOf func(*offer) endOfMemory) {
+	for _, one := range all {
+		one.body.End()
+	}
+	for _, one := range all {
+		endOf(one.offer)(ctx, one.ino, one.body)
+	}
+}
+
+// end ends the wait for owners with the store. The records stay as they are, for the next start.
+func (a *absences) end() {
+	for _, one := range a.takeAll() {
+		one.body.End()
+	}
 }
 
 // startAbsences ends the wait for owners when its time is over.
@@ -174,7 +204,12 @@ func (s *Store) startAbsences(ctx context.Context) {
 		return
 	}
 	s.work.Go(func() {
-		late := time.NewTimer(time.Until(a.until))
+		select {
+		case <-a.begun:
+		case <-ctx.Done():
+			return
+		}
+		late := time.NewTimer(a.limit)
 		defer late.Stop()
 		select {
 		case <-late.C:
@@ -182,9 +217,7 @@ func (s *Store) startAbsences(ctx context.Context) {
 			return
 		}
 		left := a.takeAll()
-		for _, one := range left {
-			s.loseAbsent(ctx, one)
-		}
+		loseAll(ctx, left, s.endOf)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		s.log.Info("keys and publications of sessions after the death of the daemon",

@@ -24,7 +24,8 @@ type sessionBinding struct {
 // sessionID identifies a session across daemons: a hash of its secret name. Zero is none.
 type sessionID [16]byte
 
-// sessionMark is the first byte of the record. Those of binding begin with a brace.
+// sessionMark is the first byte of the record, and its version: an older or newer record has another one. Those of
+// binding begin with a brace.
 const sessionMark = 1
 
 // bindingOf returns the record of a binding to blobs of the holder; nil if no later daemon continues it.

@@ -13,8 +13,7 @@ import (
 //
 // Errors: also those of the memory: ErrLost, devices.ErrRange.
 func (f *File) ReadBlob(ctx context.Context, off uint64, to Blob) (n uint64, err error) {
-	look := func(off, n uint64) (content.Range, error) { return f.obj.look(off, n, false) }
-	err = content.Walk(ctx, look, off, to.Len, func(at content.Piece) error {
+	err = content.Walk(ctx, f.obj.looker(ctx, false), off, to.Len, func(at content.Piece) error {
 		where := to.Off + at.Off - off
 		if at.Hole {
 			err = to.Region.zero(ctx, where, at.N, f.obj.table.hole)

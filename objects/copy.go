@@ -35,7 +35,7 @@ func (s *Store) CopyRange(ctx context.Context, r CopyRange) (uint64, error) {
 	dst := r.Dst.obj
 	var done uint64
 	err = dst.change(ctx, func() error {
-		return content.Walk(ctx, r.Src.obj.lookSparse, r.SrcOff, r.N, func(at content.Piece) (err error) {
+		return content.Walk(ctx, r.Src.obj.looker(ctx, true), r.SrcOff, r.N, func(at content.Piece) (err error) {
 			var n uint64
 			n, err = dst.receive(ctx, r.DstOff+at.Off-r.SrcOff, at)
 			done += n
@@ -78,7 +78,7 @@ func (o *object) duplicate(ctx context.Context, to content.Content) error {
 	if err != nil {
 		return err
 	}
-	err = content.Walk(ctx, o.lookSparse, 0, size, func(at content.Piece) error {
+	err = content.Walk(ctx, o.looker(ctx, true), 0, size, func(at content.Piece) error {
 		if at.Hole {
 			return nil
 		}

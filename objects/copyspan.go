@@ -30,7 +30,7 @@ type Moved struct {
 // After an error, dst holds unspecified bytes beyond the Moved.N that were counted.
 func (f *File) CopyOut(ctx context.Context, off uint64, dst transport.Span) (Moved, error) {
 	m := Moved{Off: off}
-	look := func(off, n uint64) (content.Range, error) { return f.obj.look(off, n, false) }
+	look := f.obj.looker(ctx, false)
 	put := func(at content.Piece) error {
 		way, err := f.copyPiece(ctx, dst, at, at.Off-off)
 		if err == nil {

@@ -61,7 +61,10 @@
 //	                   exists
 //	one of the regions ends ──> a replica takes over, on its own device; without
 //	                   one, lost
-//	the next run ──> lost
+//	the process dies ──> lost, unless its session may come back: then the next
+//	                   Open has it as absent
+//	Holder.Continue ──> bound to the blobs of the same numbers again
+//	Options.Absent is over ──> lost
 //
 // # Memory of holders
 //
@@ -75,6 +78,20 @@
 // the primary content, is read only when the primary can't be, and is dropped by the first
 // write through the store. When the last holder drops its part, the object is removed; when
 // the last holder ends, the object is lost.
+//
+// # Sessions that continue
+//
+// A holder made by NewSession continues in the next run, if Options.Keeper and Options.Absent are
+// set (docs/adr/0027). The binding of each of its keys and publications is in the records: its name
+// as a hash, and the numbers, offsets and lengths of its blobs. Open makes these objects absent:
+// they have their size, and who reads or writes them waits, within its context, until their holder
+// has registered the regions again and calls Continue, or until the time is over that AwaitOwners
+// begins. All that are not given back then end at once, before any record is written.
+//
+// The removal of a publication notes receipts for its publisher and its receiver: each of them may
+// ask again, in the next run, for a call whose answer it has not had (WithCall), and is told that it
+// was carried out (Holder.Received). Receipts are dropped after a minute, when there are too many,
+// and at a start to which no session comes back.
 //
 // # Content
 //
@@ -132,7 +149,7 @@
 // An offer is in memory with its object and needs no record: one that is not claimed can be
 // made anew, one that is taken is marked in the records, and a claim ends with its run. The
 // next run removes files that were taken, and those that were memory of a holder of the run
-// before.
+// before, unless it may come back.
 //
 // Published content does not change: it has no writers when its name is made, and writing,
 // truncating, binding and exporting check for an offer under the object's lane.
@@ -165,7 +182,9 @@
 // a region calls when it ends are called with none of them held.
 //
 // shared.mu, of the files exported to other processes, is a leaf, and so are turns.mu,
-// expiry.mu, events.mu, offer.mu and reading.mu. A wait for a claim of an
+// expiry.mu, events.mu, offer.mu, reading.mu, absences.mu and receipts.mu. A change that waits
+// for the owner of absent content has the object's lane, so what ends that wait takes no lane
+// before it. A wait for a claim of an
 // offer holds no lane and none of these locks. Nothing is unpinned with a stripe held: the
 // last user of an object saves it, which waits for its lane. Events are emitted with
 // keyed.turn or a stripe held, so that the events of one key are in order.

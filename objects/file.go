@@ -161,7 +161,7 @@ func (f *File) Peek(ctx context.Context, p []byte, off uint64) (int, error) {
 }
 
 func (f *File) readAt(ctx context.Context, p []byte, off uint64) (int, error) {
-	seen, err := f.obj.look(off, uint64(len(p)), false)
+	seen, err := f.obj.look(ctx, off, uint64(len(p)), false)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +186,7 @@ func (f *File) Views(ctx context.Context, off uint64, n int) (Views, error) {
 	if f.obj.content().Backing() != nil {
 		return Views{}, fmt.Errorf("can't map a file of host memory: %w", devices.ErrUnsupported)
 	}
-	seen, err := f.obj.look(off, uint64(max(n, 0)), false)
+	seen, err := f.obj.look(ctx, off, uint64(max(n, 0)), false)
 	if err != nil || seen.N == 0 {
 		return Views{Release: func() {}}, err
 	}
@@ -351,7 +351,7 @@ func (f *File) Seek(ctx context.Context, off uint64, w Whence) (uint64, error) {
 	if h, ok := f.obj.content().(*content.HostFile); ok {
 		return h.Next(off, w == SeekHole)
 	}
-	seen, err := f.obj.look(off, maxSize, true)
+	seen, err := f.obj.look(ctx, off, maxSize, true)
 	if err != nil {
 		return 0, err
 	}

@@ -31,8 +31,9 @@ type rig struct {
 	guard *owner.Guard
 	// keeper keeps device memory; nil for memory that ends with the store.
 	keeper devices.DescriptorStore
-	// absent is the time for which the next store waits for sessions.
+	// absent is the time for which the next store waits for sessions. It begins at once, unless late is set.
 	absent time.Duration
+	late   bool
 }
 
 // params of a small device whose slabs are small too, so that extents split,
@@ -113,6 +114,9 @@ func (r *rig) reopen() {
 	})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if !r.late {
+		r.store.AwaitOwners()
 	}
 }
 

@@ -81,9 +81,7 @@ func (h *Holder) end(ctx context.Context) []*Region {
 		r.end(ctx)
 	}
 	if h.id != (sessionID{}) {
-		for _, one := range h.store.bindings.absences.take(h.id) {
-			h.store.loseAbsent(context.WithoutCancel(ctx), one)
-		}
+		loseAll(context.WithoutCancel(ctx), h.store.bindings.absences.take(h.id), h.store.endOf)
 	}
 	return regions
 }

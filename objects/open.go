@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/content"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -80,7 +79,7 @@ func newStore(ctx context.Context, o Options, ts tiers) *Store {
 		bindings: &bindings{
 			meta: meta, engine: engine, log: log, owners: owners, guard: o.Guard, work: work, tiers: ts,
 			table: tb, attrs: as, access: ac, events: ev, names: nm, changes: ch, keyed: ks,
-			absences: &absences{until: time.Now().Add(o.Absent), byHolder: map[sessionID][]absence{}},
+			absences: newAbsences(o.Absent),
 		},
 		exports: &exports{owners: owners, work: work, table: tb, attrs: as, headers: hs},
 		moves:   mv,
@@ -97,7 +96,7 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := st.clearPublished(ctx, o, s.bindings); err != nil {
 		return err
 	}
-	if err := s.receipts.load(ctx); err != nil { // with those of clearPublished
+	if err := s.receipts.load(ctx, o.Absent > 0); err != nil { // with those of clearPublished
 		return err
 	}
 	if err := s.bindings.rebind(ctx); err != nil {
@@ -124,6 +123,7 @@ type CloseOptions struct {
 
 // Close frees the device memory. The store must not be used any more.
 func (s *Store) Close(ctx context.Context, o CloseOptions) error {
+	s.bindings.absences.end() // what follows may wait for their readers
 	for h := range s.holders.Range {
 		if h, ok := h.(*Holder); ok {
 			h.end(ctx)

@@ -38,8 +38,8 @@ type Options struct {
 	// Keeper keeps the memory of devices that are devices.Lasting for the process that
 	// follows this one; nil for memory that ends with the process.
 	Keeper devices.DescriptorStore
-	// Absent is the time for which keys and publications of sessions of the process before wait for their owners; 0 makes them
-	// lost at once.
+	// Absent is the time, from Store.AwaitOwners on, for which keys and publications of sessions of the process before wait
+	// for their owners; 0 makes them lost at once.
 	Absent time.Duration
 	// Logger receives life-cycle messages; nil discards them.
 	Logger *zap.Logger

@@ -15,6 +15,13 @@ import (
 // has not read the answer by then was disconnected.
 const receiptsKept = time.Minute
 
+// receiptsMost bounds the receipts of this run that are kept for so long; those above it are dropped sooner, the oldest first.
+// While so many are noted, a program has had the time to read an answer, or it was disconnected.
+const receiptsMost = 1 << 18
+
+// receiptsStep is the time for which receipts are kept longer than they need, so that they are in few groups.
+const receiptsStep = time.Second
+
 // receipts are the notes that publications were received: a session that asks again, because the
 // daemon has died before it answered, learns from them that this has happened. They are written with
 // the removal of the publication's name.
@@ -23,42 +30,65 @@ type receipts struct {
 	log  *zap.Logger
 
 	mu sync.Mutex
-	// asked is the end of the time in which sessions of the run before ask again.
+	// asked is the end of the time in which sessions of the run before ask again. It is not known as long as
+	// pending is set, since they can't come back yet.
+	// +checklocks:mu
 	asked time.Time
+	// +checklocks:mu
+	pending bool
 	// known are those of the run before, and those of this one until then.
 	// +checklocks:mu
 	known map[string]struct{}
-	// noted are all of them, in the order of their ends.
+	// before are the receipts of the run before, until they are dropped.
+	// +checklocks:mu
+	before []string
+	// noted are those of this run, in the order of their ends, and count is their number.
 	// +checklocks:mu
 	noted []noted
+	// +checklocks:mu
+	count int
 }
 
-// noted are receipts that were noted together.
+// noted are receipts that are dropped together.
 type noted struct {
 	until time.Time
 	texts []string
 }
+
+// receiptVersion is the version of the receipts' texts.
+const receiptVersion = 1
 
 // receiptOf returns the receipt of one key of a call of a session.
 func receiptOf(holder sessionID, call uint64, key string) string {
 	return string(holder[:]) + "/" + strconv.FormatUint(call, 10) + "/" + key
 }
 
-// load reads the receipts of the run before.
-func (r *receipts) load(ctx context.Context) error {
-	until := time.Now().Add(receiptsKept)
-	r.asked = until
+// load reads the receipts of the run before. If no session of it comes back, it drops them.
+func (r *receipts) load(ctx context.Context, comes bool) error {
 	all, err := metadata.ReceiptsOf(r.meta).List(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
+	}
+	if !comes {
+		r.remove(ctx, all)
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, text := range all {
 		r.known[text] = struct{}{}
 	}
-	r.noted = append(r.noted, noted{until: until, texts: all})
+	r.before, r.pending = all, true
 	return nil
+}
+
+// begin begins the time in which sessions of the run before ask again.
+func (r *receipts) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pending {
+		r.asked, r.pending = time.Now().Add(receiptsKept+receiptsStep), false
+	}
 }
 
 // note records that receipts were noted.
@@ -66,8 +96,13 @@ func (r *receipts) note(texts []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.noted = append(r.noted, noted{until: now.Add(receiptsKept), texts: texts})
-	if now.Before(r.asked) {
+	if last := len(r.noted) - 1; last < 0 || r.noted[last].until.Before(now.Add(receiptsKept)) {
+		r.noted = append(r.noted, noted{until: now.Add(receiptsKept + receiptsStep)})
+	}
+	last := &r.noted[len(r.noted)-1]
+	last.texts = append(last.texts, texts...)
+	r.count += len(texts)
+	if r.pending || now.Before(r.asked) {
 		for _, text := range texts {
 			r.known[text] = struct{}{}
 		}
@@ -85,7 +120,7 @@ func (r *receipts) has(text string) bool {
 // start drops receipts when nobody can ask for them any more.
 func (r *receipts) start(ctx context.Context, work *sync.WaitGroup) {
 	work.Go(func() {
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(receiptsStep)
 		defer tick.Stop()
 		for {
 			select {
@@ -98,24 +133,45 @@ func (r *receipts) start(ctx context.Context, work *sync.WaitGroup) {
 	})
 }
 
-func (r *receipts) drop(ctx context.Context, now time.Time) {
+// drop drops the receipts that nobody can ask for at a time, and those that are too many.
+func (r *receipts) drop(ctx context.Context, now time.Time) { r.remove(ctx, r.over(now)) }
+
+// remove removes receipts from the records.
+func (r *receipts) remove(ctx context.Context, over []string) {
+	for at := 0; at < len(over) && ctx.Err() == nil; at += dropAtOnce {
+		some := over[at:min(at+dropAtOnce, len(over))]
+		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
+			r.log.Warn("could not remove the notes of received publications; the next start does", zap.Error(err))
+		}
+	}
+}
+
+// over removes the receipts that drop drops.
+func (r *receipts) over(now time.Time) (over []string) {
 	r.mu.Lock()
-	var over []string
-	for len(r.noted) > 0 && len(over) < dropAtOnce && !r.noted[0].until.After(now) {
-		over = append(over, r.noted[0].texts...)
-		r.noted = r.noted[1:]
+	defer r.mu.Unlock()
+	if !r.pending && !r.asked.After(now) {
+		over, r.before = r.before, nil
+	}
+	for len(r.noted) > 0 {
+		first := &r.noted[0]
+		n := len(first.texts)
+		if first.until.After(now) {
+			n = min(n, r.count-receiptsMost)
+		}
+		if n <= 0 {
+			break
+		}
+		over = append(over, first.texts[:n]...)
+		r.count -= n
+		if first.texts = first.texts[n:]; len(first.texts) == 0 {
+			r.noted = r.noted[1:]
+		}
 	}
 	for _, text := range over {
 		delete(r.known, text)
 	}
-	r.mu.Unlock()
-	for len(over) > 0 {
-		some := over[:min(len(over), dropAtOnce)]
-		over = over[len(some):]
-		if err := metadata.ReceiptsOf(r.meta).Drop(ctx, some); err != nil {
-			r.log.Warn("could not remove the notes of received publications", zap.Error(err))
-		}
-	}
+	return over
 }
 
 // dropAtOnce bounds the receipts that are dropped in one transaction.

@@ -90,7 +90,7 @@ func (r *Region) findFile(ctx context.Context, off, n uint64) (content.Range, er
 	if err != nil {
 		return content.Range{}, err
 	}
-	seen, err := f.obj.lookSparse(off, n)
+	seen, err := f.obj.look(ctx, off, n, true)
 	if err == nil && seen.N < n {
 		seen.Release()
 		err = r.cutTo(off + seen.N)

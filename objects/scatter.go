@@ -99,11 +99,6 @@ func (h *Holder) mayScatter(ctx context.Context, in *metadata.Inode, replica boo
 
 // scatter fills blobs with the object's bytes.
 func (o *object) scatter(ctx context.Context, sc Scatter, noted string) error {
-	if b, bound := o.content().(*content.Bound); bound {
-		if err := b.Await(ctx); err != nil { // a wait in the copy could not be interrupted
-			return err
-		}
-	}
 	size, err := o.end()
 	if err != nil {
 		return err
@@ -171,7 +166,7 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		seen, err := o.look(part.off+done, min(part.n-done, content.MaxPiece), false)
+		seen, err := o.look(ctx, part.off+done, min(part.n-done, content.MaxPiece), false)
 		if err != nil {
 			return err
 		}

@@ -176,7 +176,7 @@ func (kv *KV) abandon(cause error) error {
 	kv.mu.Unlock()
 	kv.flushing.Unlock()
 	kv.builds.Wait()
-	return errors.Join(kv.db.Close(), kv.closeJournal())
+	return errors.Join(kv.db.Close(), kv.witnesses.close(), kv.closeJournal())
 }
 
 // closeJournal unmaps the journal. Nothing is written any more.

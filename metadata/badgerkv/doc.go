@@ -16,7 +16,9 @@
 // does not have: they are not looked for, and not removed.
 //
 // With a journal the layers are in shared memory, too, which another process keeps: then what
-// UpdateSoon has returned for survives the end of the process as well (docs/adr/0027).
+// UpdateSoon has returned for survives the end of the process as well (docs/adr/0027). Open makes
+// the commits of the journal again before it returns; if that fails, Open does, and the next one
+// repeats all of it. What can't be used of a journal is dropped, and logged.
 //
 // Badger is configured for low memory use: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays empty and needs no

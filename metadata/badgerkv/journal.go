@@ -24,8 +24,12 @@ type journal struct {
 	at int
 }
 
+// JournalVersion is the version of the journals that this program writes. It reads no others. A change of the
+// journal, or of what it takes for granted of the records, needs the next one.
+const JournalVersion = 1
+
 const (
-	journalMagic = "hmcfs journal 1\n"
+	journalMagic = "hmcfs journal " + string(rune('0'+JournalVersion)) + "\n"
 	// journalHalf is more than space admits at a time.
 	journalHalf = memTableSize
 	journalHead = 4096
@@ -39,10 +43,16 @@ const (
 // errJournal reports that a journal can't be read.
 var errJournal = errors.New("badgerkv: the journal is damaged")
 
+// journalDropped is logged where there are commits, but not for these records.
+const journalDropped = "the journal is of another version, or the records were replaced, truncated or changed without it; the changes in the journal are dropped"
+
 // openJournal maps the memory of a journal.
-func openJournal(f *os.File) (*journal, error) {
+func openJournal(f *os.File, log *zap.Logger) (*journal, error) {
 	st, err := f.Stat()
 	if err == nil && st.Size() != journalSize {
+		if st.Size() > 0 {
+			log.Warn(journalDropped, zap.Int64("bytes", st.Size()))
+		}
 		err = errors.Join(f.Truncate(0), f.Truncate(journalSize))
 	}
 	if err != nil {
@@ -213,7 +223,7 @@ func (r *journalReader) commit() (writes []change) {
 // resume writes the commits of a journal, which an earlier process had no time for, and goes on with
 // it. If the process dies meanwhile, the next one does it again.
 func (kv *KV) resume(ctx context.Context, f *os.File) error {
-	j, err := openJournal(f)
+	j, err := openJournal(f, kv.log)
 	if err != nil {
 		return err
 	}
@@ -224,7 +234,7 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 	case j.fits(kv.stamp, kv.lastCommit()) && !kv.Cut():
 		err = kv.replay(ctx, j)
 	case !j.empty():
-		kv.log.Warn("the records were replaced, truncated or changed by a program without a journal; the changes in the journal are dropped")
+		kv.log.Warn(journalDropped)
 	}
 	if err != nil {
 		return fmt.Errorf("write the journal of the records: %w", err)

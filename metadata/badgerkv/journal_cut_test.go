@@ -1,8 +1,10 @@
 package badgerkv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -118,27 +120,55 @@ func TestReplayFails(t *testing.T) {
 	failed := 0
 	for n := int64(2); failed < 5; n++ { // Open itself asks for the first time
 		ctx := newEndsAt(t, n, func() error { return metadata.ErrCorrupt })
-		kv, err := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Journal: f})
-		if err == nil {
+		kv, failure := badgerkv.Open(ctx, badgerkv.Options{Dir: dir, Journal: f})
+		if failure == nil {
 			t.Errorf("the replay that fails at step %d is taken for complete", n)
 			if err = kv.Close(); err != nil {
 				t.Error(err)
 			}
 			break
 		}
-		if failed++; !errors.Is(err, metadata.ErrCorrupt) {
-			t.Errorf("open: %v, want the error of the replay", err)
+		if failed++; !errors.Is(failure, metadata.ErrCorrupt) {
+			t.Errorf("open: %v, want the error of the replay", failure)
 		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := bytes.Count(maps, []byte(dir)); left > 0 {
+		t.Errorf("%d files of stores that did not open are mapped", left)
 	}
 	checkReplayed(t, dir)
 }
 
-// TestJournalDropped checks that changes which are dropped with a journal of other records are logged.
+// TestJournalDropped checks that changes which are dropped are logged: with a journal of other records, of another
+// version, and of another size.
 func TestJournalDropped(t *testing.T) {
+	for what, spoil := range map[string]func(t *testing.T, dir string, f *os.File) error{
+		"changed without it": func(t *testing.T, dir string, _ *os.File) error {
+			other := open(t, dir)
+			err := other.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("a"), []byte("other")) })
+			return errors.Join(err, other.Close())
+		},
+		"another version": func(_ *testing.T, _ string, f *os.File) error {
+			at := int64(len("hmcfs journal "))
+			_, err := f.WriteAt([]byte("9"), at)
+			return err
+		},
+		"another size": func(_ *testing.T, _ string, f *os.File) error { return f.Truncate(1 << 20) },
+	} {
+		t.Run(what, func(t *testing.T) { checkDropped(t, spoil) })
+	}
+}
+
+func checkDropped(t *testing.T, spoil func(t *testing.T, dir string, f *os.File) error) {
 	dir := journaled(t)
-	other := open(t, dir)
-	err := other.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte("a"), []byte("other")) })
-	if err = errors.Join(err, other.Close()); err != nil {
+	f, err := journalOf(dir)
+	if err == nil {
+		err = errors.Join(spoil(t, dir, f), f.Close())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{1, 0} { // it is empty afterwards

@@ -168,6 +168,9 @@ func (w *witnesses) settle() {
 }
 
 func (w *witnesses) close() error {
+	if w == nil {
+		return nil
+	}
 	var errs []error
 	for _, page := range w.pages {
 		errs = append(errs, unix.Munmap(page))

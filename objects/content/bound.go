@@ -96,7 +96,7 @@ func (b *Bound) Init(e *transport.Engine, name devices.Name, logf func(msg strin
 }
 
 // InitAbsent is Init for content of a size whose memory its owner is expected to show again: who
-// reads it waits for Return, or End.
+// reads it waits for Return, or End, by Await. Before that it finds ErrBusy.
 func (b *Bound) InitAbsent(e *transport.Engine, name devices.Name, size uint64, logf func(msg string, err error)) {
 	b.Init(e, name, logf)
 	b.size, b.absent = size, make(chan struct{})
@@ -292,9 +292,11 @@ func (b *Bound) Find(off, n uint64, _ bool) (Range, error) {
 }
 
 // FindOwn is Find without replicas.
+//
+// Errors: ErrLost; ErrBusy for memory that is absent, see Await.
 func (b *Bound) FindOwn(off, n uint64) (Range, error) {
-	if b.absent != nil {
-		<-b.absent
+	if !b.isThere() {
+		return Range{}, fmt.Errorf("the process that owns the memory has not shown it again yet: %w", ErrBusy)
 	}
 	var seen Range
 	err := b.enter(&seen.in)
@@ -365,6 +367,9 @@ func (b *Bound) pieces(seen *Range, from int, off, end, to uint64) {
 // change copies src to the part of [off, off+n) that the content has, or fills it with zeros if src is nil, and
 // fails as a full device does when that is not all of it.
 func (b *Bound) change(ctx context.Context, off, n uint64, src *transport.Span) (done uint64, path transport.Path, err error) {
+	if err = b.Await(ctx); err != nil {
+		return 0, path, err
+	}
 	fits := min(off+n, max(off, b.size)) - off
 	for done < fits {
 		if err = ctx.Err(); err != nil && done > 0 {

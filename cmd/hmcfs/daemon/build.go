@@ -404,6 +404,7 @@ func (d *Daemon) listen(ctx context.Context, back *undo) error {
 		return err
 	}
 	back.push(func() { d.admin.Close(context.WithoutCancel(ctx)) }) //nolint:errcheck // the error that led here is reported
+	d.store.AwaitOwners()
 	d.metrics.Serve(web.Metrics(gatherer))
 	d.page.Serve(web.Page(d.token, d.admin.Watcher()))
 	return nil

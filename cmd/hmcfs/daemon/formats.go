@@ -8,6 +8,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/fs"
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
@@ -21,7 +22,7 @@ func formats() map[string]adminapi.Format {
 	for name, newest := range metadata.Formats() {
 		all["record: "+name] = adminapi.Format{Oldest: 1, Newest: newest}
 	}
-	only := map[string]uint64{"state of the mount": fs.HeldVersion, protocolOfHolder: holder.Protocol}
+	only := map[string]uint64{"state of the mount": fs.HeldVersion, protocolOfHolder: holder.Protocol, "journal of the records": badgerkv.JournalVersion}
 	maps.Copy(only, objects.Formats())
 	for name, version := range only {
 		all[name] = adminapi.Format{Oldest: version, Newest: version}

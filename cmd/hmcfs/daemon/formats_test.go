@@ -39,3 +39,26 @@ func TestCanFollow(t *testing.T) {
 		})
 	}
 }
+
+// TestCanFollowAll leaves each format to programs that don't know it, and to those that read older or newer versions only.
+func TestCanFollowAll(t *testing.T) {
+	left := formats()
+	for _, name := range []string{
+		"record: store", "record: binding", "journal of the records", "device memory", "bound memory", "memory of sessions", "receipts", "state of the mount", protocolOfHolder,
+	} {
+		is := left[name].Newest
+		if is == 0 {
+			t.Errorf("the format %q is not listed", name)
+		}
+		for what, reads := range map[string]adminapi.Format{"older": {Newest: is - 1}, "newer": {Oldest: is + 1, Newest: is + 1}, "none": {}} {
+			program := adminapi.Version{Version: "1.2.3", Formats: maps.Clone(left)}
+			program.Formats[name] = reads
+			if what == "none" {
+				delete(program.Formats, name)
+			}
+			if err := canFollow(left, program); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+				t.Errorf("%s versions of %q: %v", what, name, err)
+			}
+		}
+	}
+}
