@@ -59,7 +59,7 @@ wheel: ## Build the Python package into bin/wheel, without a network
 	@$(PYTHON) -m pip wheel -q --no-index --no-deps --no-build-isolation -w $(WHEELS) ./bin/wheel-source
 	@rm -rf bin/wheel-source
 
-demo: deps build ## Mount, copy tensors across devices, show it, unmount
+demo: deps build ## Mount, copy tensors across devices, kill the daemon, show it, unmount
 	@HMCFS=$(CURDIR)/$(BIN) tests/demo/demo.sh
 
 picture: build ## Draw docs/demo.svg, the README's picture, from a real run

@@ -81,6 +81,25 @@
 // publish/ contains what this node publishes; what other nodes publish is received with the
 // calls of objects/hetero.
 //
+// # A mount that outlives its process
+//
+// With Options.Keeper, holding stands between go-fuse and filesystem. Mount gives the keeper, a
+// process that outlives this one, the descriptor of the mount and the heldState: shared memory with
+// the kernel's first message and each open handle, which is stored before the kernel learns of it.
+// When this process has died, Resume in the next one opens those handles under their numbers,
+// continues to read at the kept descriptor, and has the kernel send again what was not answered
+// (held.go). Most requests can be carried out twice; heldresent.go decides for the others whether
+// that has happened. docs/adr/0025-a-holder-keeps-the-mount.md gives the reasons.
+//
+// The kernel fails a request with EIO, instead of sending it again, if the process is killed while
+// a copy of the request or its answer waits for a page of the process. So keepBuffers has go-fuse's
+// buffers consist of pages that are there, and populate does the same for mapped memory just before
+// it is an answer. A process that ends on purpose, for an upgrade, calls Server.Leave first: it
+// reads no more requests, and returns when no thread is in a copy any more.
+//
+// Notifications for which the kernel waits are sent by the keeper (heldKernel), since a process
+// with a thread that waits in the kernel can't die.
+//
 // # Lock order
 //
 // No lock is held across a call of the store, the engine, the cluster or the kernel, with

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -42,6 +43,26 @@ func (g *Guest) Stat(ctx context.Context, name string, follow bool) (st syscall.
 		return fault
 	})
 	return st, err
+}
+
+// Made reports whether a name leads to an inode of a type that belongs to the user and was made between two times, and returns its
+// number. It follows no symbolic link.
+func (g *Guest) Made(ctx context.Context, name string, kind uint32, from, to time.Time) (ino uint64, made bool) {
+	err := g.at(ctx, name, false, func(w *walk) error {
+		at, fault := w.target()
+		if fault != nil || !at.is(kind) || at.attr.Uid != g.UID {
+			return fault
+		}
+		var out fuse.StatxOut
+		in := fuse.StatxIn{InHeader: g.header(at.ino)}
+		if status := g.raw.Statx(w.cancel, &in, &out); status != fuse.OK {
+			return errOf(status)
+		}
+		born := time.Unix(int64(out.Btime.Sec), int64(out.Btime.Nsec))
+		ino, made = at.attr.Ino, !born.Before(from) && born.Before(to)
+		return nil
+	})
+	return ino, made && err == nil
 }
 
 // Ino returns the number of a file in the store of this node, for calls that take one.

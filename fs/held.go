@@ -262,6 +262,9 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 			return f.errs.status(err)
 		}
 	}
+	if slot.reading != 0 {
+		return h.readOn(ctx, slot)
+	}
 	switch slot.kind {
 	case heldDir:
 		d, err := f.newDirHandle(ctx.Done(), &header, metadata.Ino(slot.ino)) //nolint:contextcheck // as go-fuse calls it

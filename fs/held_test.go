@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -246,6 +248,71 @@ func TestLinksContinue(t *testing.T) {
 	}
 	if h.on.state.header.last != 0 {
 		t.Errorf("handles are numbered from %d", h.on.state.header.last)
+	}
+}
+
+// TestLinksAreBounded has the kernel know as many symlinks of keys as are recorded, and one more: the process that follows does not
+// find that one, and has room for others as the kernel forgets some. Handles keep their room.
+func TestLinksAreBounded(t *testing.T) {
+	h := newHeldRig(t)
+	keys := &h.otherKeys
+	keys.held = h.on.state
+	h.on.state.mu.Lock()
+	h.on.state.links = mostLinks - 2 // as if there were others
+	h.on.state.mu.Unlock()
+	inos := []metadata.Ino{keys.enter("a"), keys.enter("b"), keys.enter("c"), keys.enter("a")}
+	if !h.on.state.add(heldSlot{id: 1, ino: 2, kind: heldFile}, nil) {
+		t.Error("there is no room for a handle")
+	}
+	recorded := func(want ...metadata.Ino) {
+		t.Helper()
+		var got []metadata.Ino
+		for _, slot := range h.on.state.all() {
+			if slot.kind == heldLink {
+				got = append(got, metadata.Ino(slot.id))
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("recorded are %v, want %v", got, want)
+		}
+	}
+	recorded(inos[0], inos[1])
+	keys.forget(inos[0], 1)
+	keys.enter("c")
+	recorded(inos[0], inos[1])
+	keys.forget(inos[0], 1)
+	keys.enter("c")
+	recorded(inos[1], inos[2])
+
+	next := newHeldRig(t)
+	must(t, next.on.state.close())
+	next.on.state = reopenState(t, h.on.state)
+	next.on.state.mu.Lock()
+	if next.on.state.links != 2 {
+		t.Errorf("the process that follows counts %d symlinks, want 2", next.on.state.links)
+	}
+	next.on.state.mu.Unlock()
+	next.on.state.remove(1, heldFile)
+	next.on.restore(t.Context())
+	in := header(uint64(inos[0])) // a program has it open
+	_, status := next.on.Readlink(nil, &in)
+	next.want(status, unix.ENOENT)
+}
+
+// TestTooManyHandles opens a file when no more are recorded: it is open, and the log says what it lacks.
+func TestTooManyHandles(t *testing.T) {
+	h := newHeldRig(t)
+	core, logs := observer.New(zap.WarnLevel)
+	h.on.log = zap.New(core)
+	h.on.state.mu.Lock()
+	h.on.state.fresh = mostHandles
+	h.on.state.mu.Unlock()
+	var out fuse.CreateOut
+	h.want(h.on.Create(nil, &fuse.CreateIn{InHeader: header(h.root("sim0")), Mode: 0o600, Flags: unix.O_RDWR}, "file", &out), 0)
+	if len(h.on.state.all()) != 0 || logs.FilterField(zap.Uint64("ino", out.NodeId)).Len() != 1 {
+		t.Errorf("%d handles are recorded, and the log has %v", len(h.on.state.all()), logs.All())
 	}
 }
 

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -12,10 +13,21 @@ func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldK
 	if isView(metadata.Ino(ino)) {
 		shows, _ = h.views.get(metadata.Ino(ino)) // the kernel may have forgotten it
 	}
-	h.state.add(heldSlot{
+	slot := heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,
 		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind, uid: in.Uid, gid: in.Gid,
-	}, shows)
+	}
+	file, ok := h.files.get(out.Fh)
+	isRead := ok && kind == heldFile && file.published
+	if isRead {
+		slot.reading = reads
+	}
+	if !h.state.add(slot, shows) {
+		h.log.Warn("too many files are open for all to stay open when the daemon dies", zap.Uint64("ino", ino), zap.Int("limit", mostHandles))
+	}
+	if isRead {
+		file.file.Track(heldProgress{h.state, out.Fh})
+	}
 }
 
 // again returns the handle that a request has opened before it was sent again.

@@ -24,13 +24,16 @@ const (
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
-	exchanges   = 64
-	viewsAt     = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
-	heldSize    = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
+	// mostLinks bounds the symlinks of keys among them, since the kernel may know one of each key of all nodes. The next
+	// process does not know others: a program that has one open gets ESTALE, or ENOENT where there are no other nodes.
+	mostLinks = 1 << 16
+	exchanges = 64
+	viewsAt   = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+	heldSize  = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
 
 // HeldVersion is the version of the state of a mount that this program writes. It reads no other.
-const HeldVersion = 3
+const HeldVersion = 4
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -71,11 +74,13 @@ type heldSlot struct {
 	kind      heldKind
 	// uid and gid are those of the caller: the node that has the file checks them when it is opened again.
 	uid, gid uint32
-	_        [16]byte
+	// reading has bits for a file that was in publish/ when it was opened; 0 for any other.
+	reading uint64
+	_       [8]byte
 }
 
 // heldView describes the inode of a slot that is of a view, which has no records. Of a symlink it has the key, as a
-// name.
+// name. For a file of publish/ its memory is that of a heldReading.
 type heldView struct {
 	// file is the inode of the file; 0 if this is not recorded.
 	file uint64
@@ -131,6 +136,9 @@ type heldState struct {
 	free []uint32
 	// +checklocks:mu
 	fresh uint32
+	// links counts the slots of symlinks.
+	// +checklocks:mu
+	links int
 }
 
 // newHeldState makes the state of a new mount.
@@ -171,6 +179,7 @@ func openHeldState(file *os.File) (*heldState, error) {
 	for i := range s.fresh {
 		if id := load(&s.slots[i].id); id != 0 {
 			s.at[heldKey{id, s.slots[i].kind}] = i
+			s.countLocked(s.slots[i].kind, 1)
 		} else {
 			s.free = append(s.free, i)
 		}
@@ -219,16 +228,29 @@ func (s *heldState) addLocked(h heldSlot, shows *viewNode) (ok bool) {
 	if h.kind == heldLink || isView(metadata.Ino(h.ino)) {
 		s.views[i].set(shows)
 	}
+	if h.reading != 0 {
+		s.views[i].reading().set(nil)
+	}
 	slot := &s.slots[i]
 	id := h.id
 	h.id = 0
 	*slot = h
 	store(&slot.id, id)
 	s.at[heldKey{id, h.kind}] = i
+	s.countLocked(h.kind, 1)
 	return true
 }
 
-// link records how many references the kernel has to the symlink of a key, before it has more.
+// countLocked counts n more slots of a kind.
+//
+// +checklocks:s.mu
+func (s *heldState) countLocked(kind heldKind, n int) {
+	if kind == heldLink {
+		s.links += n
+	}
+}
+
+// link records how many references the kernel has to the symlink of a key, before it has more, if there is room.
 func (s *heldState) link(ino metadata.Ino, key string, refs uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +260,7 @@ func (s *heldState) link(ino metadata.Ino, key string, refs uint64) {
 		s.removeLocked(heldKey{uint64(ino), heldLink})
 	case known:
 		store(&s.slots[i].unique, refs)
-	default:
+	case s.links < mostLinks:
 		s.addLocked(heldSlot{id: uint64(ino), unique: refs, kind: heldLink}, &viewNode{name: key})
 	}
 }
@@ -257,6 +279,7 @@ func (s *heldState) removeLocked(key heldKey) {
 		return
 	}
 	delete(s.at, key)
+	s.countLocked(key.kind, -1)
 	store(&s.slots[i].id, 0)
 	s.free = append(s.free, i)
 }

@@ -23,6 +23,17 @@ const (
 // Errors: those of Update; ErrExist if the file is bound already; ErrTooLarge; ErrInvalid
 // if it is not a regular file.
 func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inode) error) (Inode, error) {
+	return s.bind(ctx, ino, binding, fn, false)
+}
+
+// Rebind is Bind for a file that may be bound already, or lost: its binding is replaced.
+//
+// Errors: those of Bind, without ErrExist.
+func (s *Store) Rebind(ctx context.Context, ino Ino, binding []byte, fn func(*Inode) error) (Inode, error) {
+	return s.bind(ctx, ino, binding, fn, true)
+}
+
+func (s *Store) bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inode) error, replaces bool) (Inode, error) {
 	if len(binding) > MaxBinding {
 		return Inode{}, fmt.Errorf("binding of %d bytes: %w", len(binding), ErrTooLarge)
 	}
@@ -33,9 +44,10 @@ func (s *Store) Bind(ctx context.Context, ino Ino, binding []byte, fn func(*Inod
 		switch {
 		case !rec.IsRegular():
 			return ErrInvalid
-		case rec.Bound == BoundLive:
+		case rec.Bound == BoundLive && !replaces:
 			return ErrExist
 		}
+		t.unbind(rec)
 		t.bind(rec, binding)
 		return nil
 	})

@@ -1,8 +1,12 @@
 package metadata
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"testing"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // TestBinding checks that a binding is removed with its inode, and refused where it is not
@@ -49,6 +53,7 @@ func TestBinding(t *testing.T) {
 	if value, err := s.Binding(ctx, b); err != nil || string(value) != "\x01" {
 		t.Errorf("Binding: %q, %v", value, err)
 	}
+	checkRebind(t, s, a)
 	checkUnbind(t, s, a)
 	if _, err := s.Unlink(ctx, dev.Ino, "b"); err != nil {
 		t.Fatal(err)
@@ -58,6 +63,41 @@ func TestBinding(t *testing.T) {
 	}
 	if found := problems(t, s); len(found) > 0 {
 		t.Errorf("problems: %v", found)
+	}
+}
+
+// checkRebind replaces the binding of a bound file in each state that it can have.
+func checkRebind(t *testing.T, s *Store, a Ino) {
+	t.Helper()
+	ctx, long := t.Context(), kit.Bytes(1, 0, 5000)
+	for _, binding := range [][]byte{long, []byte("short"), nil, []byte("again"), long, nil, nil} {
+		in, err := s.Rebind(ctx, a, binding, func(in *Inode) error { in.Allocated++; return nil })
+		if err != nil || in.Bound != BoundLive {
+			t.Fatalf("Rebind: %+v, %v", in, err)
+		}
+		got, err := s.Binding(ctx, a)
+		if !bytes.Equal(got, binding) || errors.Is(err, ErrNoXattr) != (binding == nil) {
+			t.Errorf("the binding has %d bytes, want %d, %v", len(got), len(binding), err)
+		}
+		if bound, err := s.Bindings(ctx); err != nil || len(bound) != 2 || !slices.Contains(bound, a) {
+			t.Errorf("Bindings: %v, %v", bound, err)
+		}
+		if found := problems(t, s); len(found) > 0 {
+			t.Errorf("problems: %v", found)
+		}
+	}
+	err := s.Unbind(ctx, a, true)
+	if err == nil {
+		_, err = s.Rebind(ctx, a, []byte("found"), nil)
+	}
+	if got, _ := s.Binding(ctx, a); err != nil || string(got) != "found" {
+		t.Errorf("a lost file is bound to %q, %v", got, err)
+	}
+	if in, err := s.Get(ctx, a); err != nil || in.Allocated != 7 {
+		t.Errorf("%d changes were made, want 7: %v", in.Allocated, err)
+	}
+	if _, err := s.Rebind(ctx, RootIno, nil, nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a directory is bound: %v", err)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/share"
+	"github.com/hmcfs/hmcfs/tests/fault/metadata/faulty"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/memkv"
 )
 
 // lastingSize is the size of the memory of each session.
@@ -28,6 +30,12 @@ type lasting struct {
 // lasting begins or continues a session, and registers memory by a number.
 func (r *rig) lasting(name string, f *os.File, number uint64) *lasting {
 	r.t.Helper()
+	return r.lastingOn("sim0", name, f, number)
+}
+
+// lastingOn is lasting with memory on a device.
+func (r *rig) lastingOn(device devices.Name, name string, f *os.File, number uint64) *lasting {
+	r.t.Helper()
 	first := 0
 	m := share.Memory{Family: "sim", Size: lastingSize, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: lastingSize}}}
 	handles, err := objects.HandlesOf(m, []*os.File{f})
@@ -35,7 +43,7 @@ func (r *rig) lasting(name string, f *os.File, number uint64) *lasting {
 		r.t.Fatal(err)
 	}
 	l := &lasting{Holder: r.store.NewSession(objects.Caller{}, name), rig: r}
-	if l.region, err = l.Register(r.ctx(), "sim0", objects.BindRequest{Memory: m, Handles: handles}); err != nil {
+	if l.region, err = l.Register(r.ctx(), device, objects.BindRequest{Memory: m, Handles: handles}); err != nil {
 		r.t.Fatal(err)
 	}
 	l.region.SetNumber(number)
@@ -117,4 +125,82 @@ func TestContinue(t *testing.T) {
 	if err := k.store.NewHolder(objects.Caller{}).Scatter(k.ctx(), objects.Scatter{Keyed: a.part("key", 0, 5000)}); err == nil {
 		t.Error("a key has outlived its session")
 	}
+}
+
+// TestReplicaContinues has a replica take over an object, on its device and on another one, while each commit in turn fails, and kills
+// the store then: the object is the replica's or lost, and never the memory that its owner has back.
+func TestReplicaContinues(t *testing.T) {
+	for name, c := range map[string]struct {
+		device  devices.Name
+		commits int
+	}{
+		"on its device":     {"sim0", 1},
+		"on another device": {"sim1", 4}, // with that which makes the directory of keyed objects
+	} {
+		t.Run(name, func(t *testing.T) {
+			for failed := 0; ; failed++ { // 0 is none
+				commits := takesOver(t, c.device, failed)
+				if failed == 0 && commits != c.commits {
+					t.Errorf("%d commits, want %d", commits, c.commits)
+				}
+				if failed > commits {
+					break
+				}
+			}
+		})
+	}
+}
+
+// takesOver is TestReplicaContinues with one commit that fails. It returns their number.
+func takesOver(t *testing.T, device devices.Name, failed int) (commits int) {
+	t.Helper()
+	k := &keptRig{keeper: newKeeper(t), params: []sim.Params{{Size: 32 << 20}, {Size: 32 << 20}}}
+	k.rig = &rig{t: t, keeper: k.keeper, absent: 3 * time.Second}
+	counts := false
+	k.kv = faulty.Wrap(memkv.New(), func(op faulty.Op) error {
+		if counts && op == faulty.Commit {
+			if commits++; commits == failed {
+				return faulty.ErrInjected
+			}
+		}
+		return nil
+	})
+	k.devs = k.newDevices()
+	k.start()
+	defer k.stop()
+	memory, theirs := kit.Memfd(t, 1, lastingSize), kit.Memfd(t, 2, lastingSize)
+	a, b := k.lasting("a", memory, 1), k.lastingOn(device, "b", theirs, 1)
+	noError(t, errors.Join(a.Bind(k.ctx(), []objects.Keyed{a.part("key", 1000, 5000)})...))
+	noError(t, b.Scatter(k.ctx(), objects.Scatter{Keyed: b.part("key", 2000, 5000), Replica: true}))
+	counts = true
+	err := a.DropLocal(k.ctx(), []string{"key"})[0]
+	counts = false
+	if failed == 0 {
+		noError(t, err)
+	}
+	dropped := err == nil
+	if dropped { // a program may do so then
+		_, err = memory.WriteAt(kit.Bytes(3, 0, lastingSize), 0)
+		noError(t, err)
+	}
+	k.killAnd(func() {})
+	a, b = k.lasting("a", memory, 1), k.lastingOn(device, "b", theirs, 1)
+	a.Continue(k.ctx())
+	b.Continue(k.ctx())
+	into := kit.Memfd(t, 4, lastingSize)
+	reader := k.lasting("c", into, 1)
+	err = reader.Scatter(k.ctx(), objects.Scatter{Keyed: reader.part("key", 0, 5000)})
+	switch {
+	case err == nil:
+		got := make([]byte, 5000)
+		_, err = into.ReadAt(got, 0)
+		noError(t, err)
+		if at := kit.DiffAt(got, 1, 1000); at >= 0 {
+			t.Errorf("with commit %d of %d failing, the key has other bytes from %d on", failed, commits, at)
+		}
+	case failed == 0 || !errors.Is(err, objects.ErrLost) && !errors.Is(err, metadata.ErrNotExist):
+		t.Errorf("with commit %d of %d failing, the key is %v", failed, commits, err)
+	}
+	noError(t, errors.Join(a.Close(k.ctx()), b.Close(k.ctx()), reader.Close(k.ctx())))
+	return commits
 }

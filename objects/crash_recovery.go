@@ -94,6 +94,8 @@ type startup struct {
 	// device memory is there.
 	nameless map[Ino]metadata.Inode
 	orphans  map[Ino]orphan
+	// received are the files that have been received, except for their name, by readers that may continue.
+	received []Ino
 }
 
 // hostRecords is the comparison of the records with one host tier, before any change.

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -13,11 +14,27 @@ type reading struct {
 	offer *offer
 	me    claimant
 
-	// mu is a leaf.
+	// mu protects what was delivered, and progress while it is told.
 	mu sync.Mutex
 	// +checklocks:mu
 	got coverage
+	// +checklocks:mu
+	progress Progress
 }
+
+// Progress keeps how far an open file of publish/ was read, for a process that continues after the death of this one. Its
+// methods are called one at a time, and must not call the file.
+type Progress interface {
+	// Delivered is called with all ranges that were delivered so far, in order, before the last of them reach the reader.
+	// It must not keep ranges.
+	Delivered(ranges []Stretch)
+	// Receives is called with true before the records say that the reader has received the file, and with
+	// false if they do not say it after all.
+	Receives(bool)
+}
+
+// Stretch is the range of bytes [From, End) of a file.
+type Stretch struct{ From, End uint64 }
 
 // begin returns the state that a handle needs for a file in publish/; nil for any other
 // file.
@@ -52,13 +69,13 @@ func (f *File) Deliver(ctx context.Context, off uint64, n int) error {
 	if r == nil {
 		return nil
 	}
-	if err := f.deliver(ctx, span{from: off, end: off + uint64(max(n, 0))}); err != nil {
+	if err := f.deliver(ctx, Stretch{From: off, End: off + uint64(max(n, 0))}); err != nil {
 		return fmt.Errorf("read publication %q: %w", r.offer.name, err)
 	}
 	return nil
 }
 
-func (f *File) deliver(ctx context.Context, s span) error {
+func (f *File) deliver(ctx context.Context, s Stretch) error {
 	r := f.reading
 	if err := r.offer.look(&r.me); err != nil {
 		return err
@@ -67,13 +84,16 @@ func (f *File) deliver(ctx context.Context, s span) error {
 	if err == nil && size == 0 {
 		return f.store.publications.take(ctx, f.obj, r)
 	}
-	if err != nil || s.from == s.end {
+	if err != nil || s.From == s.End {
 		return err
 	}
 	r.mu.Lock()
 	last := r.got.completes(s, size)
 	if !last {
 		r.got.add(s)
+		if r.progress != nil {
+			r.progress.Delivered(r.got.parts)
+		}
 	}
 	r.mu.Unlock()
 	if !last {
@@ -89,11 +109,24 @@ func (ps *publications) take(ctx context.Context, o *object, r *reading) error {
 	if err != nil || mine {
 		return err
 	}
+	r.receives(true)
 	if err = ps.meta.Take(context.WithoutCancel(ctx), o.ino); err != nil && !ps.isTaken(ctx, o.ino) {
+		r.receives(false)
 		ps.giveBack(ctx, o, r.offer, &r.me)
 		return err
 	}
-	return r.offer.take(&r.me)
+	if err = r.offer.take(&r.me); err != nil {
+		r.receives(false)
+	}
+	return err
+}
+
+func (r *reading) receives(yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.progress != nil {
+		r.progress.Receives(yes)
+	}
 }
 
 // isTaken reports whether the records say that a file was received. A claimant asks
@@ -129,11 +162,12 @@ func (f *File) Settle(ctx context.Context) {
 // finish removes the name of the file if the handle's reader has received it.
 func (f *File) finish(ctx context.Context) {
 	r := f.reading
-	if r.offer.holds(&r.me) != nil {
+	mine := func() error { return r.offer.receivedBy(&r.me) }
+	if mine() != nil {
 		return
 	}
-	mine := func() error { return r.offer.holds(&r.me) }
-	if err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, "", mine); err != nil {
+	err := f.store.publications.removeOffered(ctx, f.obj, r.offer, EventConsumed, "", mine)
+	if err != nil && !errors.Is(err, metadata.ErrNotExist) { // which the close of another descriptor has removed
 		f.store.table.warn("could not remove the name of a received file", err)
 	}
 }

@@ -246,8 +246,8 @@ func (s *Store) Orphans() []Ino {
 	return slices.Clone(s.orphans)
 }
 
-// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use, and frees memory that no device of
-// the records has. Calling it again, also after Close, does nothing.
+// ReleaseUnclaimed ends the inodes that Orphans returned and that are not in use, removes the names of files of publish/ that
+// were received and are not in use, and frees memory that no device of the records has. Calling it again, also after Close, does nothing.
 func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 	s.unclaimed.Lock()
 	defer s.unclaimed.Unlock()
@@ -259,6 +259,10 @@ func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 		}
 	}
 	s.orphans = nil
+	for _, ino := range s.received {
+		s.publications.removeReceived(ctx, ino)
+	}
+	s.received = nil
 	if s.keeper == nil {
 		return
 	}

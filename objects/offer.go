@@ -35,8 +35,8 @@ type offer struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	state offerState
-	// by is the claimant that has claimed or taken it. If it has received the file, it
-	// remains set when the offer is gone, and may still read.
+	// by is the claimant that has claimed or taken it; nil if that was in an earlier process. If it has
+	// received the file, it remains set when the offer is gone, and may still read.
 	// +checklocks:mu
 	by *claimant
 	// why is the error for other claimants when the offer is taken or gone.
@@ -76,8 +76,8 @@ const (
 // newOffer makes the offer of a file in publish/.
 func newOffer(name string, received bool, p *devices.Signal) *offer {
 	f := &offer{name: name, publication: p, changed: make(chan struct{})}
-	if received { // by an open file; its name is still to be removed
-		f.state, f.by, f.why = taken, &claimant{}, errReceived(name)
+	if received { // by an open file of an earlier process; its name is still to be removed
+		f.state, f.why = taken, errReceived(name)
 	}
 	return f
 }
@@ -168,6 +168,19 @@ func (f *offer) holds(by *claimant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if (f.state == claimed || f.state == taken) && f.by == by {
+		return nil
+	}
+	return f.deniedLocked()
+}
+
+// receivedBy checks that a reader has taken the file, whose name is still to be removed. It has not while another thread makes it
+// the receiver: then the bytes have not reached it.
+//
+// Errors: those of holds.
+func (f *offer) receivedBy(by *claimant) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state == taken && f.by == by {
 		return nil
 	}
 	return f.deniedLocked()

@@ -36,7 +36,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.recovery = st.recovery
 	s.unclaimed.Lock()
-	s.keeper = o.Keeper
+	s.keeper, s.received = o.Keeper, st.received
 	s.unclaimed.Unlock()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop

@@ -81,7 +81,7 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 			errs = errors.Join(errs, err)
 			continue
 		}
-		bs.recordOwner(ctx, o.ino, next)
+		bs.recordOwner(ctx, o.ino, next, to != here)
 		next.SetReplicas(slices.DeleteFunc(heirs, func(r *content.Bound) bool { return r == next }))
 		o.mu.Lock()
 		o.tier, o.body = to, next
@@ -94,17 +94,21 @@ func (bs *bindings) takeOver(ctx context.Context, o *object, b *content.Bound) e
 	return errs
 }
 
-// recordOwner records whose memory an object is now, where a later daemon needs that.
-func (bs *bindings) recordOwner(ctx context.Context, ino Ino, b *content.Bound) {
+// recordOwner records whose memory an object is now, where a later daemon needs that, or the object was moved to another
+// device.
+func (bs *bindings) recordOwner(ctx context.Context, ino Ino, b *content.Bound, moved bool) {
 	m := sourceOf(b)
-	if !m.holder.Load().store.lasting {
+	h := m.holder.Load()
+	if !h.store.lasting && !moved {
 		return
 	}
-	err := bs.meta.Unbind(ctx, ino, true) // if the daemon dies here, the object is lost
-	if err == nil {
-		_, err = bs.meta.Bind(ctx, ino, m.holder.Load().bindingOf(ctx, m.blobs), nil)
-	}
+	_, err := bs.meta.Rebind(ctx, ino, h.bindingOf(ctx, m.blobs), func(now *metadata.Inode) error {
+		now.Allocated = now.Size
+		return nil
+	})
 	if err != nil && !errors.Is(err, metadata.ErrNotExist) { // without a name it needs none
+		// The memory of before is not the object's any more: its owner may change it.
+		err = errors.Join(err, bs.meta.Unbind(ctx, ino, true))
 		bs.log.Warn("could not record the new memory of an object; it is lost at the next start", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 	}
 }
@@ -117,7 +121,7 @@ func boolInt(b bool) int {
 }
 
 // moveKeyed moves the name of an object that was made for a key to another device,
-// without a copy. The caller has the lane.
+// without a copy. The object is lost in the records until recordOwner. The caller has the lane.
 func (bs *bindings) moveKeyed(ctx context.Context, o *object, to *content.Tier) error {
 	if here, _ := o.place(); here == to {
 		return nil
@@ -153,18 +157,7 @@ func (bs *bindings) moveKeyedName(ctx context.Context, ino Ino, to *content.Tier
 		return err
 	}
 	r := metadata.Rename{From: in.Parent, Name: in.Name, To: dir, NewName: in.Name, Flags: metadata.NoReplace}
-	err = bs.names.replace(ctx, renaming{Rename: r}, func(exact metadata.Rename) (metadata.RenameResult, error) {
+	return bs.names.replace(ctx, renaming{Rename: r}, func(exact metadata.Rename) (metadata.RenameResult, error) {
 		return bs.names.moveName(ctx, exact, ino, home{tier: to}, nil)
 	})
-	if err != nil {
-		return err
-	}
-	_, err = bs.meta.Bind(ctx, ino, nil, func(now *metadata.Inode) error {
-		now.Allocated = now.Size
-		return nil
-	})
-	if err != nil {
-		bs.log.Warn("could not record the new memory of an object; it is lost at the next start", zap.Uint64("ino", uint64(ino)), zap.Error(err))
-	}
-	return nil
 }

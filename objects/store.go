@@ -46,9 +46,11 @@ type Store struct {
 	owners *owner.Watcher
 	// holders has the holders that have not been closed, as keys.
 	holders sync.Map
-	// orphans are pinned from Open to ReleaseUnclaimed. unclaimed is held while they are released.
+	// orphans are pinned from Open to ReleaseUnclaimed, which removes the names of received. unclaimed is held while they are
+	// released.
 	unclaimed sync.Mutex
 	orphans   []Ino
+	received  []Ino
 	// keeper is nil once nothing is to be released any more.
 	// +checklocks:unclaimed
 	keeper devices.DescriptorStore

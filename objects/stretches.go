@@ -8,25 +8,22 @@ const maxStretches = 4096
 // coverage records the ranges of a file that a reader has received, in order; ranges
 // that touch are merged. The zero value is empty.
 type coverage struct {
-	parts []span
+	parts []Stretch
 }
-
-// span is the range of bytes [from, end).
-type span struct{ from, end uint64 }
 
 // completes reports whether one more range would complete the coverage of the bytes
 // below size.
-func (c *coverage) completes(s span, size uint64) bool {
+func (c *coverage) completes(s Stretch, size uint64) bool {
 	i, j := c.touching(s)
 	if i < j {
-		s = span{from: min(s.from, c.parts[i].from), end: max(s.end, c.parts[j-1].end)}
+		s = Stretch{From: min(s.From, c.parts[i].From), End: max(s.End, c.parts[j-1].End)}
 	}
-	return s.from == 0 && s.end >= size
+	return s.From == 0 && s.End >= size
 }
 
 // add records a range. It does not if that would exceed maxStretches.
-func (c *coverage) add(s span) {
-	if s.from >= s.end {
+func (c *coverage) add(s Stretch) {
+	if s.From >= s.End {
 		return
 	}
 	i, j := c.touching(s)
@@ -34,21 +31,21 @@ func (c *coverage) add(s span) {
 		return
 	}
 	if i < j {
-		s = span{from: min(s.from, c.parts[i].from), end: max(s.end, c.parts[j-1].end)}
+		s = Stretch{From: min(s.From, c.parts[i].From), End: max(s.End, c.parts[j-1].End)}
 	}
 	c.parts = slices.Replace(c.parts, i, j, s)
 }
 
 // touching returns the indices [i, j) of the parts that a range overlaps or touches.
-func (c *coverage) touching(s span) (i, j int) {
-	i, _ = slices.BinarySearchFunc(c.parts, s.from, func(p span, from uint64) int {
-		if p.end < from {
+func (c *coverage) touching(s Stretch) (i, j int) {
+	i, _ = slices.BinarySearchFunc(c.parts, s.From, func(p Stretch, from uint64) int {
+		if p.End < from {
 			return -1
 		}
 		return 1
 	})
 	j = i
-	for j < len(c.parts) && c.parts[j].from <= s.end {
+	for j < len(c.parts) && c.parts[j].From <= s.End {
 		j++
 	}
 	return i, j

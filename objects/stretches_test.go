@@ -18,18 +18,18 @@ func TestCoverage(t *testing.T) {
 		have := make([]bool, size)
 		for range 40 {
 			from := rng.Uint64N(size + 4)
-			s := span{from: from, end: from + rng.Uint64N(12)}
+			s := Stretch{From: from, End: from + rng.Uint64N(12)}
 			with := slices.Clone(have)
-			for i := s.from; i < min(s.end, size); i++ {
+			for i := s.From; i < min(s.End, size); i++ {
 				with[i] = true
 			}
-			if got, want := c.completes(s, size), !slices.Contains(with, false); got != want && slices.Contains(have, false) && s.from < s.end {
+			if got, want := c.completes(s, size), !slices.Contains(with, false); got != want && slices.Contains(have, false) && s.From < s.End {
 				t.Fatalf("%+v of %d bytes beside %+v completes: %v", s, size, c.parts, got)
 			}
 			c.add(s)
 			have = with
 			for i, p := range c.parts {
-				if p.from >= p.end || i > 0 && c.parts[i-1].end >= p.from {
+				if p.From >= p.End || i > 0 && c.parts[i-1].End >= p.From {
 					t.Fatalf("stretches %+v", c.parts)
 				}
 			}
@@ -44,25 +44,25 @@ func TestCoverageBound(t *testing.T) {
 	var c coverage
 	const size = 4 * maxStretches
 	for i := range uint64(maxStretches) {
-		c.add(span{from: 4 * i, end: 4*i + 1})
+		c.add(Stretch{From: 4 * i, End: 4*i + 1})
 	}
-	c.add(span{from: size + 8, end: size + 9})
-	c.add(span{from: 2, end: 3})
+	c.add(Stretch{From: size + 8, End: size + 9})
+	c.add(Stretch{From: 2, End: 3})
 	if len(c.parts) != maxStretches {
 		t.Fatalf("%d stretches are kept, at most %d can be", len(c.parts), maxStretches)
 	}
-	c.add(span{from: 1, end: 4})
-	if len(c.parts) != maxStretches-1 || c.parts[0] != (span{from: 0, end: 5}) {
+	c.add(Stretch{From: 1, End: 4})
+	if len(c.parts) != maxStretches-1 || c.parts[0] != (Stretch{From: 0, End: 5}) {
 		t.Fatalf("%d stretches, the first %+v", len(c.parts), c.parts[0])
 	}
-	c.add(span{from: 2 * size, end: 2*size + 1}) // one more has room again
+	c.add(Stretch{From: 2 * size, End: 2*size + 1}) // one more has room again
 	if len(c.parts) != maxStretches {
 		t.Fatalf("%d stretches", len(c.parts))
 	}
-	if c.completes(span{from: 5, end: size - 4}, size) {
+	if c.completes(Stretch{From: 5, End: size - 4}, size) {
 		t.Fatal("complete without the last bytes")
 	}
-	if !c.completes(span{from: 5, end: size}, size) {
+	if !c.completes(Stretch{From: 5, End: size}, size) {
 		t.Fatal("not complete with all bytes")
 	}
 }

@@ -89,7 +89,7 @@ type overPublished struct {
 
 // clearPublished removes the files that an earlier run has left in publish/ and that
 // can't be received: those that were received, except for their name, and memory of
-// holders of that run. It gives the directory the mode and owner of the devices'
+// holders of that run. Those whose reader this process may continue stay until ReleaseUnclaimed. It gives the directory the mode and owner of the devices'
 // directories. It runs before the store is in use.
 func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) error {
 	_, err := st.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
@@ -111,6 +111,10 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 			in, err := st.meta.Get(ctx, e.Ino)
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
+			}
+			if o.Keeper != nil && in.Taken && in.Bound == metadata.Unbound {
+				st.received = append(st.received, e.Ino)
+				continue
 			}
 			keep, receipt, err := bs.keepPublished(ctx, in)
 			if err != nil {

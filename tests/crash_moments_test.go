@@ -22,8 +22,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
-// kills is the number of kills of each operation of TestKilledAtAnyMoment.
-var kills = flag.Int("kills", 0, "How often TestKilledAtAnyMoment kills each operation. Default: few.")
+// kills is the number of kills of each operation of TestKilledAtAnyMoment, and of each mount of held.torture; 0 is the usual one.
+var kills = flag.Int("kills", 0, "How often TestKilledAtAnyMoment kills each operation, and the other tests of killed daemons (TestHeld…) the daemon of each mount. Default: few.")
 
 // TestKilledAtAnyMoment kills the daemon, or the command that works on its records, at random
 // moments of each operation that starts or ends a mount. The next mount uses what is left:

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -226,4 +231,44 @@ func checkOneMount(t *testing.T, m *mnt.M) {
 	if points := mnt.MountedBelow(filepath.Dir(m.Dir)); len(points) != 2 {
 		t.Errorf("want the mount and the host tier, mounted are %q", points)
 	}
+}
+
+// TestKilledWithoutHolder kills a daemon that has no holder: nothing continues it, and the mount is dead for
+// programs with open files, with none, and with sessions, until the next mount has what survives.
+func TestKilledWithoutHolder(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{Extra: []string{"--no-hold", "--passthrough", "off"}, Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})
+	h := &held{t: t, m: m}
+	if s := m.Status(); s.Holder != nil {
+		t.Fatalf("the holder in the status is %+v", s.Holder)
+	}
+	must(t, os.WriteFile(m.Path("host", "file"), heldContent(), 0o600))
+	must(t, os.WriteFile(m.Path("sim0", "file"), heldContent(), 0o600))
+	open, err := os.Open(m.Path("host", "file"))
+	must(t, err)
+	defer func() { must(t, open.Close()) }()
+	session, err := client.OpenSession(t.Context(), socketOf(m))
+	must(t, err)
+	defer func() { must(t, session.Close()) }()
+
+	m.KillDaemon()
+	dead := func(when string) {
+		t.Helper()
+		if _, fault := open.ReadAt(make([]byte, 100), 0); !errors.Is(fault, unix.ENOTCONN) {
+			t.Errorf("an open file, %s: %v", when, fault)
+		}
+		if _, fault := session.Exist(t.Context(), []string{"key"}); !errors.Is(fault, hetero.ErrDisconnected) {
+			t.Errorf("a session, %s: %v", when, fault)
+		}
+	}
+	dead("without a daemon")
+	_, err = os.ReadDir(m.Path("host"))
+	wantErrno(t, err, unix.ENOTCONN)
+	wantErrno(t, os.WriteFile(m.Path("sim0", "more"), nil, 0o600), unix.ENOTCONN)
+
+	m.Start()
+	checkOneMount(t, m)
+	dead("of the mount before")
+	h.check(true)
+	must(t, os.WriteFile(m.Path("sim0", "more"), heldContent(), 0o600))
 }

@@ -29,8 +29,12 @@ const SessionHeader = "Hmcfs-Session"
 const ContinuesHeader = "Hmcfs-Continues"
 
 // HolderSocket is the name of the socket, beside the daemon's, of the process that starts the daemon again. If nobody
-// listens there any more, no daemon follows one that has died.
-const HolderSocket = "hold.sock"
+// listens there any more, no daemon follows one that has died. HolderStatus is a request to it, in one packet; the status in
+// its answer has gave_up, which is true if it starts none any more.
+const (
+	HolderSocket = "hold.sock"
+	HolderStatus = `{"op":"status"}`
+)
 
 // MaxCall bounds the body of a call, in bytes: 10 000 of the longest keys have room for more
 // than a hundred blobs each.

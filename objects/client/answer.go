@@ -47,8 +47,10 @@ type answer struct {
 	file    *fileAsk
 	asked   fileAsk
 	started time.Time
-	// sent reports that the call was sent, or would have been if there were a daemon. Session.sending guards it.
-	sent bool
+	// sent reports that the call was sent, or would have been if there were a daemon: it may be asked again. tried reports that
+	// there was one, which may have carried it out. Session.sending guards both, and what is asked then.
+	sent  bool
+	tried bool
 	// left is set when the caller needs no more of the answer.
 	left atomic.Bool
 	// came has a buffer of one: it signals that there are parts, or that err is set.
@@ -104,7 +106,7 @@ func (s *Session) newAnswer(ctx context.Context) *answer {
 	} else {
 		a = &answer{session: s, came: make(chan struct{}, 1)}
 	}
-	a.ctx, a.stop, a.alone, a.over, a.begun, a.sent = ctx, nil, true, false, false, false
+	a.ctx, a.stop, a.alone, a.over, a.begun = ctx, nil, true, false, false
 	a.left.Store(false)
 	return a
 }
@@ -129,13 +131,26 @@ func (a *answer) recycle() {
 	case <-a.came:
 	default:
 	}
-	a.keys, a.ctx, a.into, a.first, a.call, a.file, a.asked, a.called = nil, nil, nil, part{}, nil, nil, fileAsk{}, adminapi.Call{}
+	a.keys, a.ctx, a.into, a.first = nil, nil, nil, part{}
 	s := a.session
+	a.unask()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, a)
 	}
+}
+
+// unask drops what is needed to ask the call again.
+func (a *answer) unask() {
+	s := a.session
+	if s.continues == 0 {
+		return
+	}
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	a.sent, a.tried = false, false
+	a.call, a.file, a.asked, a.called = nil, nil, fileAsk{}, adminapi.Call{}
 }
 
 // room returns memory for a part of a frame of the call with a number, and that for the data of an
@@ -274,16 +289,20 @@ func (s *Session) ask(ctx context.Context, verb adminapi.Verb, q *adminapi.Call)
 func (s *Session) sendNew(a *answer, verb adminapi.Verb, q *adminapi.Call) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	a.sent = true
-	return s.sendCall(verb, a.id, q, false)
+	a.tried = !s.cut
+	err := s.sendCall(verb, a.id, q, false)
+	a.sent = err == nil
+	return err
 }
 
-// repeat sends the call of an answer again: a daemon before may have carried it out.
+// repeat sends the call of an answer again. It is a new one if there was no daemon to send it to before.
 //
 // +checklocks:s.sending
 func (a *answer) repeat(s *Session) error {
+	again := a.tried
+	a.tried = again || !s.cut
 	if a.file != nil {
-		return s.sendFileCall(a.file, a.id, true)
+		return s.sendFileCall(a.file, a.id, again)
 	}
 	q := a.call
 	if q.Timeout > 0 {
@@ -291,7 +310,7 @@ func (a *answer) repeat(s *Session) error {
 		rest.Timeout = max(adminapi.Duration(time.Millisecond), q.Timeout-adminapi.Duration(time.Since(a.started)))
 		q = &rest
 	}
-	return s.sendCall(a.verb, a.id, q, true)
+	return s.sendCall(a.verb, a.id, q, again)
 }
 
 // sendCall sends a call. Its error is that of encoding.

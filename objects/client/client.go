@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,8 @@ type Client struct {
 	// owner is the user that must run the daemon; a negative owner allows any.
 	owner int
 	http  *http.Client
+	// patience bounds the time until a daemon greets, and the question to its holder.
+	patience time.Duration
 }
 
 // New returns a client; it does not connect before the first call.
@@ -68,7 +71,7 @@ func New(socket string) *Client { return NewOf(socket, -1) }
 // NewOf returns a client of a daemon that runs as the user owner: calls fail with ErrForeign
 // if a process of another user listens at the socket.
 func NewOf(socket string, owner int) *Client {
-	c := &Client{socket: socket, owner: owner}
+	c := &Client{socket: socket, owner: owner, patience: attemptLimit}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) }
 	c.http = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	return c

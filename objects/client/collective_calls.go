@@ -23,7 +23,7 @@ func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources
 	var files []*os.File
 	r.Sources, files = named(sources, files)
 	r.Targets, files = named(targets, files)
-	x, err := c.askLong(ctx, adminapi.PathCollect, r, files)
+	x, err := c.askLong(ctx, adminapi.PathCollect, "", r, files)
 	return partOf(x, err, func(r *adminapi.Reply) *adminapi.CollectAnswer { return r.Collected })
 }
 
@@ -34,7 +34,7 @@ func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources
 func (c *Client) Verify(ctx context.Context, files []*os.File) (adminapi.VerifyAnswer, error) {
 	var r adminapi.VerifyRequest
 	r.Files, files = named(files, nil)
-	x, err := c.askLong(ctx, adminapi.PathVerify, r, files)
+	x, err := c.askLong(ctx, adminapi.PathVerify, "", r, files)
 	return partOf(x, err, func(r *adminapi.Reply) *adminapi.VerifyAnswer { return r.Verified })
 }
 
@@ -51,11 +51,11 @@ func named(files, all []*os.File) ([]*adminapi.File, []*os.File) {
 }
 
 // askLong is ask for a request of unlimited duration.
-func (c *Client) askLong(ctx context.Context, path string, question any, files []*os.File) (*exchange, error) {
+func (c *Client) askLong(ctx context.Context, path, session string, question any, files []*os.File) (*exchange, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, endless)
 		defer cancel()
 	}
-	return c.ask(ctx, path, "", question, files)
+	return c.ask(ctx, path, session, question, files)
 }

@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -20,16 +17,6 @@ import (
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/owner"
-)
-
-const (
-	// firstPause and lastPause are the pauses between two attempts to reach the next daemon.
-	firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
-	// missingLimit bounds the time for which a daemon that follows may have no socket yet: one that has died leaves
-	// it, and one that has ended in order does not.
-	missingLimit = 2 * time.Second
-	// attemptLimit bounds one attempt.
-	attemptLimit = 10 * time.Second
 )
 
 // errAway reports that a call was cancelled while there was no daemon.
@@ -260,9 +247,7 @@ func (s *Session) comeBack(ctx context.Context) {
 	s.cut = true
 	s.sending.Unlock()
 	s.leaveCancelled()
-	ctx, cancel := context.WithTimeout(ctx, s.continues)
-	defer cancel()
-	err := s.client.retry(ctx, s.arrive)
+	err := s.client.retry(ctx, s.continues, s.arrive)
 	s.mu.Lock()
 	back := s.back
 	s.back = nil
@@ -281,73 +266,10 @@ func (s *Session) comeBack(ctx context.Context) {
 	s.askAgainLocked()
 }
 
-// retry makes attempts to reach the next daemon until one succeeds, or no other one makes sense.
-func (c *Client) retry(ctx context.Context, attempt func(context.Context) error) error {
-	var missing time.Time // the time since which there is no socket
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		err := attempt(ctx)
-		if err == nil || ctx.Err() != nil || isFinal(err) || c.isAlone(ctx) {
-			return err
-		}
-		switch {
-		case !errors.Is(err, unix.ENOENT):
-			missing = time.Time{}
-		case missing.IsZero():
-			missing = time.Now()
-		case time.Since(missing) > missingLimit:
-			return err // it has ended in order
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// isAlone reports whether nobody starts a daemon again. Where that can't be known, it does not.
-func (c *Client) isAlone(ctx context.Context) bool {
-	return errors.Is(c.callHolder(ctx), unix.ECONNREFUSED)
-}
-
-// callHolder connects to the process that starts a daemon again.
-func (c *Client) callHolder(ctx context.Context) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unixpacket", filepath.Join(filepath.Dir(c.socket), adminapi.HolderSocket))
-	if err == nil {
-		_ = conn.Close() // nothing was sent
-	}
-	return err
-}
-
-// first opens the connection of a new session. It waits a while for a daemon that is being started again.
-func (c *Client) first(ctx context.Context) (greeting, error) {
-	for limit := time.Now().Add(attemptLimit); ; {
-		hello, err := c.greeted(ctx, "")
-		died := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF)
-		if !died || time.Now().After(limit) || c.callHolder(ctx) != nil {
-			return hello, err
-		}
-		select {
-		case <-time.After(lastPause / 4):
-		case <-ctx.Done():
-			return hello, err
-		}
-	}
-}
-
-// isFinal reports whether another attempt to continue a session makes no sense: a daemon has refused
-// it.
-func isFinal(err error) bool {
-	_, said := errors.AsType[*Error](err)
-	return said || errors.Is(err, ErrForeign) || errors.Is(err, frames.ErrFrame)
-}
-
 // arrive makes one attempt to continue the session: it connects, registers all memory again, and has
-// the daemon give back the keys that consist of it.
+// the daemon give back the keys that consist of it. Only the greeting has a limit: the daemon takes the name of the session once, so
+// that another attempt, after one that was given up, would be refused.
 func (s *Session) arrive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
-	defer cancel()
 	hello, err := s.client.greeted(ctx, s.id)
 	if err != nil {
 		return err
@@ -386,7 +308,7 @@ func (s *Session) registerAgain(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		r := all[id]
 		r.question.Number = id
-		x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, r.question, r.files)
+		x, err := s.client.askLong(ctx, adminapi.PathRegister, s.id, r.question, r.files)
 		if _, said := errors.AsType[*Error](err); said {
 			continue
 		}
@@ -472,8 +394,10 @@ func (s *Session) askAgainLocked() {
 	}
 }
 
-// greeted opens a connection of a session: of a new one, or with a name of one of a daemon before.
+// greeted opens a connection of a session, in a limited time: of a new one, or with a name of one of a daemon before.
 func (c *Client) greeted(ctx context.Context, before string) (greeting, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return greeting{}, err

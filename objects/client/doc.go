@@ -10,17 +10,21 @@
 //   - Bind makes memory of this process, or of another, the content of a file.
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
-// copies in host memory. All calls are frames on the session's connection, at the same time.
+// copies in host memory. All calls are frames on the session's connection, at the same time; only
+// PreRegister, which passes descriptors, has connections of its own.
 // Session.Files are the files of the mount, also where nothing is mounted: an fs.FS that can be
 // written.
 //
 // The goroutines that wait for answers read the connection in turns, so that a call needs no other
-// goroutine; while nobody waits, nobody reads, and the end of the daemon is noticed by the next call.
+// goroutine; while nobody waits, nobody reads, and the end of the daemon is noticed by the next call. If
+// another daemon may follow, a session that has memory or open files has a goroutine that notices the end itself, and one that then
+// looks for the next daemon: it registers the memory and opens the files again, and asks the calls that were not answered.
 // A function that is called for a key, that of Each or of Future.Then, keeps its goroutine from
 // reading: if no other waits, and answers fill the buffers of the connection for 15 to 30 s, the daemon
 // ends the session.
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
-// accesses the caller's memory. Watch reports events of keys, and Keys lists the existing
+// accesses the caller's memory, or at once if there is no daemon. One that does not end the call within 30 s may still
+// access it. Watch reports events of keys, and Keys lists the existing
 // ones; both need no session.
 //
 // The caller must be allowed to read and write the file. The daemon learns the caller's
@@ -29,13 +33,13 @@
 //
 // # Lock order
 //
-//	Session.role (a channel; held while frames are read)
+//	File.mu
+//	Session.role (a channel; held while frames are read, and while the next daemon is looked for)
 //	Session.sending
 //	Session.mu
 //	answer.mu
-//	File.mu
+//	Watch.mu
 //
-// Session.sending is held while a frame is written, and File.mu during a call that uses the position of
-// the file, with all others below it; Session.mu and answer.mu guard memory alone. Otherwise only
-// Session.role is held together with another.
+// Each of the first five may be acquired with those above it held. File.mu is held during a call that uses the position of the file, and
+// Session.sending while a frame is written; Session.mu and answer.mu guard memory alone. Watch.mu is held with no other.
 package client

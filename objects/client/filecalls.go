@@ -98,8 +98,10 @@ func (s *Session) askFile(ctx context.Context, q *fileAsk) (frames.FileAnswer, e
 func (s *Session) sendNewFile(a *answer, q *fileAsk) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	a.sent = true
-	return s.sendFileCall(q, a.id, false)
+	a.tried = !s.cut
+	err := s.sendFileCall(q, a.id, false)
+	a.sent = err == nil
+	return err
 }
 
 // closedError makes the error of a session that was closed one of package io/fs, too.

@@ -36,36 +36,46 @@ func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.Memo
 	return s.register(ctx, question, files)
 }
 
-// register makes a request to register memory: once, or again if the daemon has died meanwhile.
-func (s *Session) register(ctx context.Context, question adminapi.Register, files []*os.File) (hetero.MemoryID, error) {
-	for {
-		generation, err := s.present(ctx)
-		if err != nil {
+// register registers memory, and keeps what is needed to register it again. Descriptors are duplicated before the daemon
+// knows the memory, since that may fail.
+func (s *Session) register(ctx context.Context, question adminapi.Register, files []*os.File) (id hetero.MemoryID, err error) {
+	var own []*os.File
+	if s.continues > 0 {
+		if own, err = duplicates(files); err != nil {
 			return 0, err
+		}
+	}
+	for kept := false; !kept; {
+		var generation int
+		if id, generation, err = s.registerOnce(ctx, question, files); err != nil {
+			adminapi.CloseAll(own)
+			return 0, err
+		}
+		// Otherwise the daemon that has registered it is gone.
+		kept = s.continues == 0 || s.remember(id, registration{question: question, files: own}, generation)
+	}
+	return id, nil
+}
+
+// registerOnce makes a request to register memory, and again if the daemon has died meanwhile. generation is that of the one that has
+// answered.
+func (s *Session) registerOnce(ctx context.Context, question adminapi.Register, files []*os.File) (id hetero.MemoryID, generation int, err error) {
+	for {
+		if generation, err = s.present(ctx); err != nil {
+			return 0, 0, err
 		}
 		x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
 		if err != nil {
 			if ctx.Err() == nil && mayBeDeath(err) && s.replaced(generation) {
 				continue
 			}
-			return 0, s.exchangeError(ctx, err)
+			return 0, 0, s.exchangeError(ctx, err)
 		}
 		_ = x.close() // the answer has been read
 		if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
-			return 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
+			return 0, 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 		}
-		id := x.reply.Registered.Memory
-		if s.continues == 0 {
-			return id, nil
-		}
-		own, err := duplicates(files)
-		if err != nil {
-			return 0, err
-		}
-		if s.remember(id, registration{question: question, files: own}, generation) {
-			return id, nil
-		}
-		adminapi.CloseAll(own) // the daemon that has registered it is gone
+		return x.reply.Registered.Memory, generation, nil
 	}
 }
 

@@ -97,7 +97,8 @@ const (
 )
 
 // OpenSession opens a session with the daemon that listens at a socket: a client of
-// heterogeneous objects for this user. The caller must close it.
+// heterogeneous objects for this user. The caller must close it. If the daemon has died, and its holder starts it again,
+// OpenSession waits for that, for a minute at most.
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized for a user without access; hetero.ErrBusy for
 // one that has too many sessions.
@@ -110,7 +111,11 @@ func OpenSession(ctx context.Context, socket string) (*Session, error) {
 }
 
 func (c *Client) openSession(ctx context.Context) (*Session, error) {
-	hello, err := c.first(ctx)
+	var hello greeting
+	err := c.Revived(ctx, func(ctx context.Context) (err error) {
+		hello, err = c.greeted(ctx, "")
+		return err
+	})
 	if err != nil {
 		return nil, c.heteroError(err)
 	}

@@ -104,9 +104,9 @@ func (w *Watch) pass(ctx context.Context, e adminapi.Event) bool {
 
 // again requests the events from the next daemon.
 func (w *Watch) again(ctx context.Context, limit time.Duration) (lines *json.Decoder, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err = w.client.retry(ctx, func(ctx context.Context) error {
+	err = w.client.retry(ctx, limit, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, w.client.patience)
+		defer cancel()
 		next, found, failure := w.client.lines(ctx, adminapi.PathEvents)
 		if failure != nil {
 			return failure

@@ -132,21 +132,8 @@ func TestCallIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallBytes compares a call with the bytes that docs/wire.md shows.
+// TestCallBytes compares a call, and the same asked again, with the bytes that docs/wire.md shows.
 func TestCallBytes(t *testing.T) {
-	q := adminapi.Call{
-		Keys:    []string{"kv"},
-		Lists:   []hetero.DeviceBlobList{{Device: "sim0", Blobs: []hetero.Blob{{Memory: 1, Size: 4096}}}},
-		Timeout: adminapi.Duration(2 * time.Second),
-	}
-	b := frames.Begin(nil, frames.KindCall, frames.VerbNumber(adminapi.VerbMGet), 7)
-	b, err := frames.AppendCall(b, &q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = frames.Finish(b, 0); err != nil {
-		t.Fatal(err)
-	}
 	want := []byte{
 		0x55, 0, 0, 0, 1, 7, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
 		0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
@@ -155,8 +142,33 @@ func TestCallBytes(t *testing.T) {
 		4, 's', 'i', 'm', '0', 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
 		1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
 	}
-	if !bytes.Equal(b, want) {
-		t.Errorf("encoded as\n% x, want\n% x", b, want)
+	again := bytes.Clone(want)
+	again[6] = 1
+	copy(again[32:], []byte{0, 0x2f, 0x68, 0x59})
+	for _, c := range []struct {
+		timeout time.Duration
+		again   bool
+		want    []byte
+	}{{2 * time.Second, false, want}, {1500 * time.Millisecond, true, again}} {
+		q := adminapi.Call{
+			Keys:    []string{"kv"},
+			Lists:   []hetero.DeviceBlobList{{Device: "sim0", Blobs: []hetero.Blob{{Memory: 1, Size: 4096}}}},
+			Timeout: adminapi.Duration(c.timeout),
+		}
+		b := frames.Begin(nil, frames.KindCall, frames.VerbNumber(adminapi.VerbMGet), 7)
+		b, err := frames.AppendCall(b, &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.again {
+			frames.SetAgain(b)
+		}
+		if err = frames.Finish(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(b, c.want) {
+			t.Errorf("again %t: encoded as\n% x, want\n% x", c.again, b, c.want)
+		}
 	}
 }
 

@@ -103,8 +103,13 @@ func TestAllocations(t *testing.T) {
 		from, to = append(from, at(i)...), append(to, at(most+i)...)
 	}
 	ctx := context.Background() // one that can end costs the client four more: context.AfterFunc
-	done, err := s.DevMSet(ctx, keys, from)
-	fatal(t, errors.Join(err, done.Err()))
+	mset := func(n int) func() {
+		return func() {
+			done, err := s.DevMSet(ctx, keys[:n], from[:n])
+			fatal(t, errors.Join(err, done.Err()))
+		}
+	}
+	mset(most)()
 	mget := func(n int) func() {
 		var got hetero.Results
 		return func() {
@@ -125,6 +130,15 @@ func TestAllocations(t *testing.T) {
 		// The caller has memory for the results.
 		{"mget of one key", 0, mget(1)},
 		{"mget of 100 keys", 0, mget(most)},
+		// The results, and two for each key: the content that it would have, and a context.
+		{"mset of a key that is set", 16, mset(1)},
+		{"mset of 100 keys that are set", 250, mset(most)},
+		// The object and its records, also those of the key-value store, which is in memory here.
+		{"delete and mset of a key", 140, func() {
+			gone, err := s.DevDelete(ctx, keys[:1])
+			fatal(t, errors.Join(err, gone.Err()))
+			mset(1)()
+		}},
 		{"write of 4 KiB", 0, func() { _, err := f.WriteAt(all[:size], 0); fatal(t, err) }},
 		// The result that go-fuse takes.
 		{"read of 4 KiB", 1, func() { _, err := f.ReadAt(buf, 0); fatal(t, err) }},

@@ -32,6 +32,12 @@ import (
 // user may write.
 func newFilesRig(t testing.TB, uid int) *keyedRig {
 	t.Helper()
+	return newFilesRigAfter(t, uid, func(*hmc.Files) {})
+}
+
+// newFilesRigAfter is newFilesRig for files that were there before the server.
+func newFilesRigAfter(t testing.TB, uid int, before func(*hmc.Files)) *keyedRig {
+	t.Helper()
 	kit.Check(t)
 	ctx := context.Background()
 	meta, err := metadata.Open(ctx, memkv.New(), metadata.Options{})
@@ -49,6 +55,7 @@ func newFilesRig(t testing.TB, uid int) *keyedRig {
 			t.Error(err)
 		}
 	})
+	before(files)
 	refusals := &admin.Refusals{}
 	r := newKeyedRigWith(t, uid, func(o *admin.Options) {
 		o.Files, o.Calls, o.Refusals = files, admin.NewCalls(nil), refusals
@@ -507,5 +514,80 @@ func TestFilesOfManyAtOnce(t *testing.T) {
 	}
 	if usage, err := setup.StatFS("sim0"); err != nil || usage.Used != 0 {
 		t.Errorf("%v are still used after everything was removed, %v", usage.Used, err)
+	}
+}
+
+// again makes a call on files that a daemon before may have carried out.
+func (f *framesByHand) again(verb frames.FileVerb, q frames.FileCall) syscall.Errno {
+	f.t.Helper()
+	b := f.fileFrame(verb, 1, q)
+	frames.SetAgain(b)
+	f.write(b)
+	_, a := f.answered()
+	return syscall.Errno(a.Errno)
+}
+
+// TestFileCallsAskedAgain asks calls again whose names are there: because a daemon before has carried them out, or because another user,
+// or this one since, has made them.
+func TestFileCallsAskedAgain(t *testing.T) {
+	const user, other = owner + 1, owner + 2
+	const excl = newFile | syscall.O_EXCL
+	ctx := t.Context()
+	make4 := func(g *hmc.Guest, as string) {
+		f, err := g.Open(ctx, "sim0/file-"+as, excl, 0o644)
+		fatal(t, err)
+		f.Close()
+		fatal(t, g.Mkdir(ctx, "sim0/dir-"+as, 0o755))
+		fatal(t, g.Symlink(ctx, "target", "sim0/symlink-"+as))
+		fatal(t, g.Link(ctx, "sim0/file-"+as, "sim0/link-"+as))
+	}
+	var files *hmc.Files
+	as := func(uid uint32, do func(g *hmc.Guest)) {
+		g := files.Begin(objects.Caller{UID: uid, GID: uid})
+		defer g.End()
+		do(g)
+	}
+	r := newFilesRigAfter(t, user, func(all *hmc.Files) {
+		files = all
+		as(user, func(g *hmc.Guest) {
+			make4(g, "mine")
+			fatal(t, g.SetAttribute(ctx, "sim0/file-mine", "user.a", []byte("value"), 0))
+		})
+		as(other, func(g *hmc.Guest) { make4(g, "others") })
+	})
+	as(user, func(g *hmc.Guest) { make4(g, "new") })
+	f := openFrames(t, r.socket)
+	for _, c := range []struct {
+		verb frames.FileVerb
+		q    frames.FileCall
+		want syscall.Errno
+	}{
+		{frames.FileOpen, frames.FileCall{Name: "sim0/file-mine", Flags: excl, Mode: 0o644}, 0},
+		{frames.FileOpen, frames.FileCall{Name: "sim0/file-others", Flags: excl, Mode: 0o644}, syscall.EEXIST},
+		{frames.FileOpen, frames.FileCall{Name: "sim0/file-new", Flags: excl, Mode: 0o644}, syscall.EEXIST},
+		{frames.FileOpen, frames.FileCall{Name: "sim0/symlink-mine", Flags: excl, Mode: 0o644}, syscall.EEXIST},
+		{frames.FileOpen, frames.FileCall{Name: "sim0/file-none", Flags: excl, Mode: 0o644}, 0},
+		{frames.FileMkdir, frames.FileCall{Name: "sim0/dir-mine", Mode: 0o755}, 0},
+		{frames.FileMkdir, frames.FileCall{Name: "sim0/dir-others", Mode: 0o755}, syscall.EEXIST},
+		{frames.FileMkdir, frames.FileCall{Name: "sim0/dir-new", Mode: 0o755}, syscall.EEXIST},
+		{frames.FileMkdir, frames.FileCall{Name: "sim0/file-mine", Mode: 0o755}, syscall.EEXIST},
+		{frames.FileSymlink, frames.FileCall{Name: "sim0/symlink-mine", Other: "target"}, 0},
+		{frames.FileSymlink, frames.FileCall{Name: "sim0/symlink-mine", Other: "elsewhere"}, syscall.EEXIST},
+		{frames.FileSymlink, frames.FileCall{Name: "sim0/symlink-others", Other: "target"}, syscall.EEXIST},
+		{frames.FileSymlink, frames.FileCall{Name: "sim0/symlink-new", Other: "target"}, syscall.EEXIST},
+		{frames.FileLink, frames.FileCall{Name: "sim0/file-mine", Other: "sim0/link-mine"}, 0},
+		{frames.FileLink, frames.FileCall{Name: "sim0/file-mine", Other: "sim0/link-others"}, syscall.EEXIST},
+		{frames.FileLink, frames.FileCall{Name: "sim0/file-mine", Other: "sim0/link-new"}, syscall.EEXIST},
+		{frames.FileRename, frames.FileCall{Name: "sim0/gone", Other: "sim0/link-new"}, 0},
+		{frames.FileRename, frames.FileCall{Name: "sim0/gone", Other: "sim0/never"}, syscall.ENOENT},
+		{frames.FileSetAttribute, frames.FileCall{Name: "sim0/file-mine", Other: "user.a", Data: []byte("value"), Flags: frames.FileAttributeCreate}, 0},
+		{frames.FileSetAttribute, frames.FileCall{Name: "sim0/file-mine", Other: "user.a", Data: []byte("else"), Flags: frames.FileAttributeCreate}, syscall.EEXIST},
+		{frames.FileRemoveAttribute, frames.FileCall{Name: "sim0/file-mine", Other: "user.none"}, 0},
+		{frames.FileRemove, frames.FileCall{Name: "sim0/gone"}, 0},
+		{frames.FileClose, frames.FileCall{Handle: 1 << 40}, 0},
+	} {
+		if got := f.again(c.verb, c.q); got != c.want {
+			t.Errorf("verb %d of %s, %s%s: %v, want %v", c.verb, c.q.Name, c.q.Other, c.q.Data, got, c.want)
+		}
 	}
 }

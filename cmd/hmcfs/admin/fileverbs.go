@@ -80,34 +80,11 @@ func errnoOf(err error) syscall.Errno {
 	return hetero.StatusOf(err).Errno
 }
 
-// forgiven returns the errno of a call that was asked again: the names that it was to make or to remove may
-// be, or not be, there because a daemon before has carried it out.
-func forgiven(verb frames.FileVerb, fault syscall.Errno) syscall.Errno {
-	var by []syscall.Errno
-	switch verb {
-	case frames.FileMkdir, frames.FileLink, frames.FileSymlink:
-		by = []syscall.Errno{syscall.EEXIST}
-	case frames.FileRemove, frames.FileRename:
-		by = []syscall.Errno{syscall.ENOENT}
-	case frames.FileSetAttribute:
-		by = []syscall.Errno{syscall.EEXIST}
-	case frames.FileRemoveAttribute:
-		by = []syscall.Errno{syscall.ENODATA}
-	case frames.FileClose:
-		by = []syscall.Errno{syscall.EBADF}
-	default:
-	}
-	if slices.Contains(by, fault) {
-		return 0
-	}
-	return fault
-}
-
 func fileOpen(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
-	if a.again {
-		q.Flags &^= syscall.O_EXCL // it may have been made
-	}
 	f, err := o.guest.Open(ctx, q.Name, q.Flags, q.Mode)
+	if a.again && err != nil && errnoOf(err) == syscall.EEXIST {
+		f, err = o.openMade(ctx, q, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type framed struct {
 	// turn is odd while the reading goroutine executes a call itself; it changes with every
 	// such call. Whoever makes it even reads from then on.
 	turn atomic.Uint64
-	// read starts another reading goroutine.
+	// read is the function of a reading goroutine.
 	read func()
 	// over receives the error of the last reading goroutine.
 	over chan error
@@ -71,7 +71,7 @@ type framed struct {
 	// lives are contexts of calls that have ended, at most maxIdle, for later ones.
 	// +checklocks:mu
 	lives []callLife
-	// active counts them, and those whose last frame has not been sent.
+	// active counts the calls in progress, and those whose last frame has not been sent.
 	// +checklocks:mu
 	active int
 	// idle are calls whose memory is used again, at most maxIdle.

@@ -146,8 +146,8 @@ func (c *fileCall) run(ctx context.Context) {
 	begun := time.Now()
 	c.a = fileAnswer{out: c.begin(), get: c.a.get, put: c.a.put, again: c.again}
 	fault := errnoOf(f.server.fileVerbs[c.verb](ctx, f.files, &c.q, &c.a))
-	if c.again {
-		fault = forgiven(c.verb, fault)
+	if c.again && fault != 0 {
+		fault = f.files.settled(ctx, c.verb, &c.q, fault)
 	}
 	f.server.opts.Calls.recordFile(f.conn.peer, c.verb, c.a.n, begun, fault)
 	f.finish(c.id, true)      // before the client has the answer

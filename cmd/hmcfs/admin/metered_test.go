@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -104,15 +105,49 @@ func TestListenersAreBounded(t *testing.T) {
 	}
 }
 
+func nameOf(s *sessions, c *conn, before string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nameLocked(c, before)
+}
+
+// TestContinuedAreBounded has users, root as well, make names up until none is taken: other users continue their sessions all the same.
+func TestContinuedAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSessions(Options{Continues: time.Minute, Continued: true})
+	continues := func(c *conn) bool {
+		name, err := nameOf(s, c, secret(runSize+restSize))
+		if (name == "") == (err == nil) || err != nil && !errors.Is(err, errNoSession) {
+			t.Fatalf("%q, %v", name, err)
+		}
+		return err == nil
+	}
+	for what, c := range map[string]*conn{
+		"root": {trusted: true}, "another": {peer: Peer{UID: 7}}, "one more": {peer: Peer{UID: 8}},
+	} {
+		n := 0
+		for n <= maxContinued && continues(c) {
+			n++
+		}
+		if want := map[bool]int{true: maxTrustedContinued, false: maxForeignContinued}[c.trusted]; n != want {
+			t.Errorf("%s: %d names, want %d", what, n, want)
+		}
+	}
+	s.mu.Lock()
+	for i := range maxContinued {
+		s.continued[strconv.Itoa(i)] = struct{}{}
+	}
+	s.mu.Unlock()
+	if continues(&conn{peer: Peer{UID: 9}}) {
+		t.Error("there is no bound for all together")
+	}
+}
+
 // TestNames continues sessions by their names.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	before := newSessions(Options{})
-	name := func(s *sessions, of string) (string, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.nameLocked(of)
-	}
+	name := func(s *sessions, of string) (string, error) { return nameOf(s, &conn{peer: Peer{UID: 7}}, of) }
 	old, err := name(before, "")
 	if err != nil {
 		t.Fatal(err)

@@ -80,10 +80,11 @@ type user struct {
 type sessions struct {
 	// refusals counts refused requests; nil counts nothing. Immutable, as are the next two.
 	refusals *Refusals
-	// run begins the names of this daemon's sessions, and until is the end of the time in which those of the
+	// started is the time at which they begin, run begins the names of this daemon's sessions, and until is the end of the time in which those of the
 	// daemon before come back.
-	run   string
-	until time.Time
+	started time.Time
+	run     string
+	until   time.Time
 
 	mu sync.Mutex
 	// ended is set once no more sessions are opened.
@@ -93,9 +94,11 @@ type sessions struct {
 	open map[string]*session
 	// +checklocks:mu
 	users map[int]*user
-	// continued has the names of sessions that came back.
+	// continued has the names of sessions that came back, and comers how many of each user.
 	// +checklocks:mu
 	continued map[string]struct{}
+	// +checklocks:mu
+	comers map[int]int
 	// listeners counts the event streams of users other than root and the owner.
 	// +checklocks:mu
 	listeners map[int]int
@@ -104,10 +107,13 @@ type sessions struct {
 }
 
 func newSessions(o Options) *sessions {
-	s := &sessions{refusals: o.Refusals, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{}, continued: map[string]struct{}{}}
-	s.run = secret(runSize)
+	s := &sessions{
+		refusals: o.Refusals, open: map[string]*session{}, users: map[int]*user{}, listeners: map[int]int{},
+		continued: map[string]struct{}{}, comers: map[int]int{},
+	}
+	s.started, s.run = time.Now(), secret(runSize)
 	if o.Continued {
-		s.until = time.Now().Add(o.Continues)
+		s.until = s.started.Add(o.Continues)
 	}
 	return s
 }
@@ -116,8 +122,12 @@ const (
 	// runSize and restSize are the sizes, in bytes, of the parts of a session's name: what those of one daemon have in common, and
 	// the rest.
 	runSize, restSize = 4, 12
-	// maxContinued bounds the sessions of the daemon before that come back.
-	maxContinued = 1 << 16
+	// maxTrustedContinued bounds the sessions of the daemon before that come back to this one, of root and of the owner, each, and
+	// maxForeignContinued those of another user. A name counts from the first request with it: whether the daemon before
+	// had given it is not known. maxContinued bounds those of all users, and is more than root and the owner can have.
+	maxTrustedContinued = 1 << 16
+	maxForeignContinued = 4 * maxSessions
+	maxContinued        = 1 << 18
 )
 
 // secret returns n random bytes, as text.
@@ -129,20 +139,25 @@ func secret(n int) string {
 
 // nameLocked returns the name of a new session, or checks that of one that is to be continued.
 //
-// Errors: errNoSession, for a name of this daemon, or one that is continued already, as it has ended then.
+// Errors: errNoSession, for a name of this daemon, or one that is continued already, as it has ended then; and beyond a bound.
 //
 // +checklocks:s.mu
-func (s *sessions) nameLocked(before string) (string, error) {
+func (s *sessions) nameLocked(c *conn, before string) (string, error) {
 	if before == "" {
 		return s.run + secret(restSize), nil
+	}
+	most := maxForeignContinued
+	if c.trusted {
+		most = maxTrustedContinued
 	}
 	text, err := hex.DecodeString(before)
 	_, twice := s.continued[before]
 	if err != nil || len(text) != runSize+restSize || strings.HasPrefix(before, s.run) || twice ||
-		len(s.continued) >= maxContinued || time.Now().After(s.until) {
+		s.comers[c.peer.UID] >= most || len(s.continued) >= maxContinued || time.Now().After(s.until) {
 		return "", errNoSession
 	}
 	s.continued[before] = struct{}{}
+	s.comers[c.peer.UID]++
 	return before, nil
 }
 
@@ -160,7 +175,7 @@ func (s *sessions) begin(c *conn, before string) (*session, error) {
 		s.refusals.add(boundSessions)
 		return nil, errSessions
 	}
-	name, err := s.nameLocked(before)
+	name, err := s.nameLocked(c, before)
 	if err != nil {
 		s.unuseLocked(u)
 		return nil, err

@@ -10,9 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -35,31 +33,13 @@ func (a *app) connect(ctx context.Context, m place.Mount) (*client.Client, error
 	return c, err
 }
 
-// revivedLimit bounds the wait for a daemon that a holder starts again.
-const revivedLimit = time.Minute
-
-// mostCut bounds the attempts that a daemon may cut off: one that dies does so once, but so does one that this user has
-// too many connections with, each time.
-const mostCut = 5
-
 // hearRevived is hear, and waits for a daemon that its holder is starting again.
-func hearRevived(ctx context.Context, c *client.Client, p place.Paths) (adminapi.Version, error) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for cut, limit := 0, time.Now().Add(revivedLimit); ; {
-		v, err := hear(ctx, c, p)
-		if !cutOff(err) || cut == mostCut || !holder.Revives(p.Holder()) || time.Now().After(limit) {
-			return v, err
-		}
-		if !errors.Is(err, client.ErrNoDaemon) {
-			cut++
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return v, ctx.Err()
-		}
-	}
+func hearRevived(ctx context.Context, c *client.Client, p place.Paths) (v adminapi.Version, err error) {
+	err = c.Revived(ctx, func(ctx context.Context) error {
+		v, err = hear(ctx, c, p)
+		return err
+	})
+	return v, err
 }
 
 // findDaemon is connect, and also returns the daemon's paths, of which only the runtime

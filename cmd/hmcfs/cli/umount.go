@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +60,7 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 	}
 	if err == nil {
 		err = a.umountLiving(ctx, c, p, r)
-		if cutOff(err) && holder.Revives(p.Holder()) { // it died while it was asked
+		if client.IsDeath(err) && c.Revives(ctx) { // it died while it was asked
 			return a.umount(ctx, path, r)
 		}
 	}
@@ -70,11 +68,6 @@ func (a *app) umount(ctx context.Context, path string, r adminapi.UmountRequest)
 		return a.umountUnresponsive(ctx, m, unresponsive)
 	}
 	return err
-}
-
-// cutOff reports whether the daemon has ended without an answer.
-func cutOff(err error) bool {
-	return errors.Is(err, client.ErrNoDaemon) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // end ends a daemon without a mount, or removes what a dead one left in its directory.

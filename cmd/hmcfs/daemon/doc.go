@@ -19,6 +19,22 @@
 // user at the other end. All sessions end before the store closes: a successful
 // unmount ends its clients first, and a busy mount keeps them.
 //
+// # The holder
+//
+// Unless Settings.NoHold is set, or the kernel does not repeat requests, a mount has a holder
+// (package holder): a process that keeps descriptors for the daemon that follows, and starts it when
+// this one dies. takePlaces connects to the holder of a dead daemon, or launches one, before it
+// clears the mount point: a mount that the holder keeps is continued (fs.Resume). The
+// layers below get the holder as a devices.DescriptorStore; the daemon itself keeps the journal of
+// the records and the program there. The last step of the start tells the holder how to start this
+// daemon again, unless a service manager does. An orderly end of the daemon ends the holder, too.
+// Upgrade has the holder start another program, and ends this process as a death does.
+//
+// What a daemon leaves to the next one (records, the state of device memory and of the mount, and
+// more), and the messages of the holder, have formats with versions. formats lists those that this
+// program reads, which hmcfs version --json prints. Upgrade compares them with those of the other
+// program, and refuses one that does not read what is left.
+//
 // # Other nodes
 //
 // In a cluster, a mount is distinguished from all others of the same node name by

@@ -55,17 +55,6 @@ func Dial(socket string) (*Client, error) {
 	return &Client{socket: socket, conn: conn, buf: make([]byte, maxMessage)}, nil
 }
 
-// Revives reports whether a holder listens at a path that has a daemon, or starts one.
-func Revives(socket string) bool {
-	c, err := Dial(socket)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }() // it owns nothing
-	s, err := c.Status()
-	return err == nil && !s.GaveUp
-}
-
 // Finish ends the holder that listens at a path, if there is one and no daemon owns it, and all
 // that it keeps.
 func Finish(socket string) error {

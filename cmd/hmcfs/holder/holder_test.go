@@ -21,6 +21,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -114,7 +116,7 @@ func newRig(t *testing.T) *rig {
 	dir, err := os.MkdirTemp("", "hold") //nolint:usetesting // a socket's path must be short
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	r := &rig{t: t, socket: filepath.Join(dir, "s"), over: make(chan error, 1)}
+	r := &rig{t: t, socket: filepath.Join(dir, adminapi.HolderSocket), over: make(chan error, 1)}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.socket, Net: "unixpacket"})
 	must(t, err)
 	core, logged := observer.New(zap.InfoLevel)
@@ -140,6 +142,11 @@ func (r *rig) dial(own bool) *Client {
 		must(r.t, c.Own())
 	}
 	return c
+}
+
+// revives reports whether clients expect another daemon.
+func (r *rig) revives() bool {
+	return client.New(filepath.Join(filepath.Dir(r.socket), "daemon.sock")).Revives(r.t.Context())
 }
 
 func (r *rig) status() Status {
@@ -449,6 +456,9 @@ func TestGivesUp(t *testing.T) {
 		}
 		return nil
 	})
+	if r.revives() {
+		t.Error("clients wait for another daemon")
+	}
 	if n := r.logged.FilterMessageSnippet("has exited at once").Len(); n != mostTries {
 		t.Errorf("%d daemons were started, want %d", n, mostTries)
 	}
@@ -487,7 +497,7 @@ func TestStartedByOthers(t *testing.T) {
 	must(t, errors.Join(c.Keep("mount/x", f), f.Close(), c.Ready(Start{}), c.Close()))
 	kit.Eventually(t, time.Minute, func() bool { return r.status().Deaths == 1 })
 	c = r.dial(true)
-	if s := r.status(); s.Kept != 1 || s.GaveUp {
+	if s := r.status(); s.Kept != 1 || s.GaveUp || !r.revives() {
 		t.Errorf("status %+v", s)
 	}
 	must(t, c.End())

@@ -201,7 +201,9 @@ func (s *server) answer(from *session, m *message, f *os.File) error {
 	case opWrite:
 		return reply(from, s.write(from, m.Name, m.Data))
 	case opReady:
-		return reply(from, s.isReady(from, m.Start))
+		err := reply(from, s.isReady(from, m.Start))
+		s.shrink() // there is little to do from now on
+		return err
 	case opNext:
 		return reply(from, s.follow(from, m.Start))
 	case opEnd:

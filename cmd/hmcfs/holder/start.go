@@ -54,9 +54,6 @@ func Run(ctx context.Context, stop <-chan struct{}, log *zap.Logger) error {
 	// The log may be a pipe whose reader ends. The daemons inherit this.
 	signal.Ignore(syscall.SIGPIPE)
 	before := avoidOOM(log)
-	if err := shrink(); err != nil {
-		log.Debug("can't give memory back", zap.Error(err))
-	}
 	return Serve(ctx, Options{Listener: unix, Stop: stop, OOM: before, Logger: log})
 }
 

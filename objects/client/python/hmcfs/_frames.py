@@ -150,10 +150,10 @@ def entries(data: bytes) -> "Iterator[tuple[int, str]]":
         yield cookie, os.fsdecode(data[at - length : at])
 
 
-def again(frame: bytes, timeout: float | None = None) -> bytes:
-    """Return a call as one that is asked again, with another timeout, in seconds, unless that is None."""
+def again(frame: bytes, timeout: float | None = None, tried: bool = True) -> bytes:
+    """Return a call as one that a daemon before may have tried, with another timeout, in seconds, unless that is None."""
     out = bytearray(frame)
-    out[6] = 1
+    out[6] = tried
     if timeout is not None:
         out[32:40] = max(1, round(timeout * 1e9)).to_bytes(8, "little")
     return bytes(out)

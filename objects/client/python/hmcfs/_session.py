@@ -26,9 +26,12 @@ _STOP = 30.0
 _HELD = 2.0
 # _TICK is the time, in seconds, after which frames are read that no thread waits for.
 _TICK = 0.1
-# _FIRST and _LAST are the pauses, in seconds, between attempts to reach the next daemon, _ATTEMPT bounds one attempt, and
+# _FIRST and _LAST are the pauses, in seconds, between attempts to reach the next daemon, _ATTEMPT bounds the time until it greets, and
 # _MISSING the time for which there may be no socket: a daemon that has died leaves it, one that has ended in order does not.
 _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
+# _CUT bounds the attempts that may be cut off of a client that was promised no daemon: one that dies does so once, but so does one
+# that this user has too many connections with, each time.
+_CUT = 5
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
 _RETURNING = -1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
@@ -49,6 +52,10 @@ class Answer:
         # frame is the call, to be asked again, and _deadline the end of its timeout, if it has one.
         self.frame = b""
         self._deadline: float | None = None
+        # _tried is set once there was a daemon that may have carried it out.
+        self._tried = False
+        # _left is set once the caller needs no more of it.
+        self._left = False
         # listeners are called after every frame, with the session's condition held.
         self.listeners: list[Callable[[], None]] = []
 
@@ -73,9 +80,10 @@ class Answer:
             call()
 
     def again(self) -> bytes:
-        """Return the call as one that is asked again, with the rest of its timeout."""
+        """Return the call for the next daemon, with the rest of its timeout."""
         left = None if self._deadline is None else self._deadline - time.monotonic()
-        return _frames.again(self.frame, left)
+        tried, self._tried = self._tried, True
+        return _frames.again(self.frame, left, tried)
 
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
@@ -98,16 +106,8 @@ class Session:
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self._prepare(path)
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                self._begin(path, timeout)
-                break
-            except _errors.Disconnected as e:
-                # A daemon that has died may be being started again.
-                if said(e) or time.monotonic() > deadline or not _is_held(path):
-                    raise
-            time.sleep(_LAST / 4)
+        # A daemon that has died may be being started again.
+        retry(path, timeout, lambda: False, lambda: self._begin(path, timeout), promised=False)
         with _open_lock:
             _open.add(self)
         self._watch()
@@ -159,6 +159,8 @@ class Session:
         # _away is set while there is no daemon, and _generation counts them. Both change with _writing and _changed held.
         self._away = False
         self._generation = 0
+        # _next is the connection to the next daemon, while that has not given back everything.
+        self._next: socket.socket | None = None
         # _memories and _opened say how memory is registered, and files are opened, again, by their numbers.
         self._memories: dict[int, tuple[dict[str, Any], list[int]]] = {}
         self._opened: dict[int, tuple[bytes, int, int]] = {}
@@ -195,10 +197,9 @@ class Session:
 
     def _leave(self) -> None:
         """Close the socket when no other thread uses it: its number may be another file's afterwards."""
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)  # which wakes them
-        except OSError:
-            pass  # it has ended
+        for s in (self._socket, self._next):
+            if s is not None:
+                _shut(s)  # which wakes them
         if self._writing.acquire(timeout=_HELD):
             try:
                 with self._changed:
@@ -212,6 +213,8 @@ class Session:
         if self._finalizer is not None:
             self._finalizer.detach()  # the connection is the parent's
         self._socket.close()
+        if self._next is not None:
+            self._next.close()
         self._writing, self._changed, self._read_by, self._reader = threading.Lock(), threading.Condition(), None, None
         self._answers = {}
         self._forget_all()
@@ -262,7 +265,7 @@ class Session:
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
             if self._continues:
-                answer.frame = frame
+                answer.frame, answer._tried = frame, not self._away
                 if timeout:
                     answer._deadline = time.monotonic() + timeout
             with self._changed:
@@ -286,9 +289,8 @@ class Session:
         try:
             with self._writing:
                 if self._ended is None:
-                    self._send(_frames.cancel(answer.number))
-            self.read_until(lambda: answer.over or self._away, _STOP)
-            self._drop(answer)
+                    self._cancel_one(answer)
+            self.read_until(lambda: answer.over, _STOP)
         except _errors.HmcfsError:
             pass  # the session has ended, and the call with it
         finally:
@@ -296,12 +298,18 @@ class Session:
                 # Its memory must not be used again while bytes may still arrive in it.
                 self._abandon(f"{self._peer} did not end a call that was cancelled")
 
-    def _drop(self, answer: Answer) -> None:
-        """End a call that is cancelled if there is no daemon, which would use its memory."""
+    def _cancel_one(self, answer: Answer) -> None:
+        """Send the end of a call; the caller may send."""
+        answer._left = True
+        self._send(_frames.cancel(answer.number))
         with self._changed:
-            if self._away and not answer.over:
-                self._answers.pop(answer.number, None)
-                answer.end(_errors.Interrupted("the call was cancelled"))
+            self._drop()
+
+    def _drop(self) -> None:
+        """End the calls that are cancelled if there is no daemon, which would use their memory: no other is asked for them."""
+        for answer in [a for a in self._answers.values() if a._left and self._away]:
+            del self._answers[answer.number]
+            answer.end(_errors.Interrupted("the call was cancelled"))
 
     def cancel_later(self, answer: Answer) -> None:
         """End a call early, soon: it may be called at any time, as by the end of an object."""
@@ -316,9 +324,8 @@ class Session:
         while self._cancelled:
             answer = self._cancelled.popleft()
             if not answer.over:
-                self._send(_frames.cancel(answer.number))
-                self._drop(answer)
-        while self._left:
+                self._cancel_one(answer)
+        while self._left and not self._away:  # the next daemon may be opening them
             self._number += 1
             handle = self._left.popleft()
             self._opened.pop(handle, None)
@@ -418,26 +425,40 @@ class Session:
         question = {"device": device, "descriptors": len(files), **fields}
         if memory is not None:
             question["memory"] = memory
-        while True:
-            generation = self._present()
-            try:
-                reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
-            except _errors.Disconnected:
-                if self._replaced(generation):
-                    continue
-                raise
-            for fd in received:
-                os.close(fd)
-            number = int(reply["registered"]["memory"])
-            if not self._continues:
-                return number
-            own = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in files]
-            with self._changed:
-                if not self._away and self._generation == generation and self._ended is None:
-                    self._memories[number] = (question, own)
+        # Before the daemon knows the memory, since this may fail.
+        own = self._duplicates(files) if self._continues else []
+        try:
+            while True:
+                generation = self._present()
+                try:
+                    reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
+                except _errors.Disconnected:
+                    if self._replaced(generation):
+                        continue
+                    raise
+                for fd in received:
+                    os.close(fd)
+                number = int(reply["registered"]["memory"])
+                if not self._continues:
                     return number
-            for fd in own:  # the daemon that has registered it is gone
+                with self._changed:
+                    if not self._away and self._generation == generation and self._ended is None:
+                        self._memories[number], own = (question, own), []
+                        return number
+        finally:
+            for fd in own:
                 os.close(fd)
+
+    def _duplicates(self, files: Sequence[int]) -> list[int]:
+        own: list[int] = []
+        try:
+            for fd in files:
+                own.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0))
+        except OSError as e:
+            for fd in own:
+                os.close(fd)
+            raise _errors.of_errno(e.errno or errno.EIO, self.path) from e
+        return own
 
     def forget(self, number: int) -> None:
         """Register memory no more with the next daemon."""
@@ -485,6 +506,7 @@ class Session:
         """Continue the session with the next daemon, or end it."""
         with self._writing, self._changed:
             self._away = True
+            self._drop()
             self._changed.notify_all()
         try:
             made = retry(self.path, self._continues, lambda: self._ended is not None, self._arrive)
@@ -511,18 +533,24 @@ class Session:
                     self._send(answer.again())
 
     def _arrive(self) -> "tuple[socket.socket, bytearray]":
-        """Make one attempt to continue the session: memory, keys and files are then as before."""
+        """Make one attempt to continue the session: memory, keys and files are then as before.
+
+        Only the greeting has a limit: the daemon takes the name once, so another attempt would be refused.
+        """
         s = _connect(self.path, _ATTEMPT)
         try:
             rest, _ = _upgrade(s, "/v1/session", _frames.PROTOCOL, self.name)
             received = bytearray(rest)
             if _one_frame(s, received)[0] != _frames.HELLO:
                 raise ValueError("no session was answered")
+            s.settimeout(None)
+            self._next = s
+            self._check()
             with self._changed:
                 memories, opened = dict(self._memories), dict(self._opened)
             for number, (question, files) in memories.items():
                 try:
-                    _, came = ask(self.path, "/v1/register", {**question, "number": number}, files, session=self.name, timeout=_ATTEMPT)
+                    _, came = ask(self.path, "/v1/register", {**question, "number": number}, files, session=self.name, timeout=None)
                 except _errors.HmcfsError as e:
                     if not said(e):
                         raise
@@ -532,7 +560,6 @@ class Session:
             self._exchange(s, received, lambda n: _frames.call("continue", n))
             for handle, (name, flags, ino) in opened.items():
                 self._exchange(s, received, lambda n: _frames.again(_frames.file_call("open", n, name, flags=flags, handle=handle, size=ino)))
-            s.setblocking(True)
             return s, received
         except OSError as e:
             s.close()
@@ -542,6 +569,8 @@ class Session:
         except BaseException:
             s.close()
             raise
+        finally:
+            self._next = None
 
     def _exchange(self, s: socket.socket, received: bytearray, encode: Callable[[int], bytes]) -> None:
         """Make a call on a connection on which nothing else is in progress."""
@@ -677,36 +706,44 @@ def _guard(of: "weakref.ref[Session]", fd: int, generation: int) -> None:
             pass  # it has ended
 
 
-def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[], Any]) -> Any:
-    """Make attempts to reach the next daemon, for limit seconds; return the result of the first success, None when it is over."""
-    deadline, pause, missing = time.monotonic() + limit, _FIRST, 0.0
+def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[], Any], promised: bool = True) -> Any:
+    """Make attempts to reach a daemon that is started again, for limit seconds.
+
+    Return the result of the first success, None when it is over. A client that was promised another daemon goes on unless one
+    refuses it, or it knows that nobody starts one; others only while there is a holder that says that it does.
+    """
+    deadline, pause, missing, cut = time.monotonic() + limit, _FIRST, 0.0, 0
     while not over():
         try:
             return attempt()
         except _errors.HmcfsError as e:
             now = time.monotonic()
             missing = (missing or now) if isinstance(e.__cause__, FileNotFoundError) else 0.0
-            if said(e) or now > deadline or _is_alone(path) or missing and now - missing > _MISSING:
+            if said(e) and not isinstance(e, _errors.Busy) or now > deadline or missing and now - missing > _MISSING:
+                raise
+            if not promised:
+                cut += not isinstance(e.__cause__, (ConnectionRefusedError, FileNotFoundError))
+                if said(e) or not isinstance(e, _errors.Disconnected) or cut > _CUT:
+                    raise
+            if _revives(path) not in ((True, None) if promised else (True,)):
                 raise
         time.sleep(pause)
         pause = min(2 * pause, _LAST)
     return None
 
 
-def _is_alone(path: str) -> bool:
-    """Report whether nobody starts a daemon again. Where that can't be known, it does not."""
-    return _call_holder(path) == errno.ECONNREFUSED
-
-
-def _is_held(path: str) -> bool:
-    """Report whether there is a process that starts a daemon again."""
-    return _call_holder(path) == 0
-
-
-def _call_holder(path: str) -> int:
-    """Connect to the process that starts a daemon again; return the number of the error, 0 for none."""
+def _revives(path: str) -> bool | None:
+    """Ask the holder of a daemon whether it starts it again. None if that can't be known."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-        return s.connect_ex(os.path.join(os.path.dirname(path), "hold.sock"))
+        s.settimeout(_ATTEMPT)
+        try:
+            s.connect(os.path.join(os.path.dirname(path), "hold.sock"))
+            s.sendall(b'{"op":"status"}')
+            return not json.loads(s.recv(1 << 14))["status"].get("gave_up", False)
+        except ConnectionRefusedError:
+            return False
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
 
 
 def said(error: _errors.HmcfsError) -> bool:
@@ -776,7 +813,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _connect(path: str, timeout: float) -> socket.socket:
+def _connect(path: str, timeout: float | None) -> socket.socket:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         s.settimeout(timeout)
@@ -816,7 +853,7 @@ def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> t
 
 
 def ask(
-    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
+    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float | None = 120.0
 ) -> tuple[dict[str, Any], list[int]]:
     """Make a request with descriptors. Return the reply, and the descriptors that came with it."""
     reply, received, held = ask_held(socket_path, path, question, files, session, timeout)
@@ -848,7 +885,7 @@ class Held:
 
 
 def ask_held(
-    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float = 120.0
+    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float | None = 120.0
 ) -> tuple[dict[str, Any], list[int], Held]:
     """Make a request with descriptors, and keep what it holds: the caller ends it."""
     s = _connect(socket_path, timeout)

@@ -1,6 +1,10 @@
-"""Tests of a session with a daemon that hangs, and of interrupts at bad moments."""
+"""Tests of a session with a daemon that hangs, or is followed by another, and of interrupts at bad moments."""
 
+import errno
+import fcntl
+import json
 import os
+import select
 import socket
 import threading
 import time
@@ -109,3 +113,228 @@ def test_an_interrupt_anywhere_else_does_not(hung):
         session.read_until(interrupted, 20)
     connections[0].sendall(answer(call.number))
     assert [line.index for line in call.wait(20)] == [0]
+
+
+def head_of(s):
+    head = b""
+    while b"\r\n\r\n" not in head:
+        data = s.recv(4096)
+        if not data:
+            break
+        head += data
+    return head
+
+
+def greet(s):
+    hello = b"\x01\x00\x00\x00name"
+    s.sendall(
+        b"HTTP/1.1 101 Switching Protocols\r\nHmcfs-Continues: 60\r\n\r\n"
+        + _frames.HEADER.pack(len(hello), _frames.HELLO, 0, 0, 0) + hello
+    )
+
+
+def refuse(s, code):
+    text = json.dumps({"error": "refused", "code": code}).encode()
+    s.sendall(b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+
+
+def call_of(s):
+    """Receive a call; return its number, and whether it is asked again."""
+    size, _, _, again, number = _frames.HEADER.unpack(s.recv(_frames.HEADER.size, socket.MSG_WAITALL))
+    if size:
+        s.recv(size, socket.MSG_WAITALL)
+    return number, again & 1
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A function that serves a socket: serve(n, s, head) has the connection of the n-th request until it returns."""
+    path, threads, failures = str(tmp_path / "socket"), [], []
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+
+    def start(serve):
+        def one(n, s):
+            try:
+                with s:
+                    serve(n, s, head_of(s))
+            except OSError:
+                pass  # the client has gone
+            except AssertionError as e:
+                failures.append(e)
+
+        def accept():
+            n = 0
+            while True:
+                try:
+                    s, _ = server.accept()
+                except OSError:
+                    return
+                threads.append(threading.Thread(target=one, args=(n, s)))
+                threads[-1].start()
+                n += 1
+
+        threads.append(threading.Thread(target=accept))
+        threads[0].start()
+        return path
+
+    yield start
+    server.shutdown(socket.SHUT_RDWR)
+    for t in threads:
+        t.join()
+    server.close()
+    assert not failures
+
+
+def test_a_slow_return(served, monkeypatch):
+    monkeypatch.setattr(_session, "_ATTEMPT", 0.5)
+
+    def serve(n, s, head):
+        if n == 0:
+            greet(s)
+            call_of(s)  # and dies
+        elif n == 1:
+            refuse(s, "busy")
+        elif n > 2:
+            refuse(s, "no_session")  # the name was used
+        else:
+            assert b"Hmcfs-Session: name\r\n" in head
+            greet(s)
+            number, _ = call_of(s)
+            assert not select.select([s], [], [], 1.0)[0]  # it waits longer than for a greeting
+            s.sendall(_frames.HEADER.pack(0, _frames.LAST, 0, 0, number))
+            number, again = call_of(s)
+            assert again
+            s.sendall(answer(number))
+            s.recv(1)  # it ends
+
+    session = _session.Session(served(serve))
+    assert [line.index for line in session.call("exist", ["k"])] == [0]
+    session.close()
+
+
+def test_a_call_while_there_is_no_daemon_is_new(served):
+    returns = threading.Event()
+    asked = []
+
+    def serve(n, s, head):
+        greet(s)
+        number, again = call_of(s)
+        if n:  # continue
+            s.sendall(_frames.HEADER.pack(0, _frames.LAST, 0, 0, number))
+            for _ in range(2):
+                number, again = call_of(s)
+                asked.append((number, again))
+                s.sendall(answer(number))
+            s.recv(1)
+
+    path = served(serve)
+    session = _session.Session(path)
+    arrive = session._arrive
+    session._arrive = lambda: returns.wait(20) and arrive()
+    first = session.start("exist", ["k"])
+    while not session._away:
+        time.sleep(0.001)
+    second = session.start("exist", ["k"])
+    returns.set()
+    first.wait(20)
+    second.wait(20)
+    assert asked == [(first.number, 1), (second.number, 0)]
+    session.close()
+
+
+def test_a_call_that_was_cancelled_is_not_asked_again(served, monkeypatch):
+    asked = []
+
+    def serve(n, s, head):
+        greet(s)
+        number, _ = call_of(s)
+        if not n:
+            assert call_of(s) == (number, 0)  # its end; and it dies
+            return
+        s.sendall(_frames.HEADER.pack(0, _frames.LAST, 0, 0, number))
+        asked.append(call_of(s)[0])
+        s.sendall(answer(asked[0]))
+        s.recv(1)
+
+    session = _session.Session(served(serve))
+    here, read_until = threading.get_ident(), session.read_until
+
+    def late(done, limit):
+        """Wait, in this thread, only once there is another daemon."""
+        while threading.get_ident() == here and session._generation == 0:
+            time.sleep(0.001)
+        return read_until(done, limit)
+
+    session.read_until = late
+    first = session.start("wait", ["k"], timeout=20)
+    session.stop(first)
+    assert first.over
+    second = session.start("exist", ["k"])
+    second.wait(20)
+    assert asked == [second.number]
+    session.close()
+
+
+def test_close_beside_a_slow_return(served):
+    waits = threading.Event()
+
+    def serve(n, s, head):
+        greet(s)
+        call_of(s)
+        if n:
+            waits.set()
+            s.recv(1)  # until it is closed
+
+    session = _session.Session(served(serve))
+    session.start("exist", ["k"])
+    assert waits.wait(20)
+    session.close()
+
+
+def test_register_without_descriptors(served, monkeypatch):
+    heads = []
+
+    def serve(n, s, head):
+        heads.append(head)
+        if not n:
+            greet(s)
+            s.recv(1)
+
+    session = _session.Session(served(serve))
+
+    def none(fd, what, *of):
+        if what == fcntl.F_DUPFD_CLOEXEC:
+            raise OSError(errno.EMFILE, "too many")
+        return 0
+
+    monkeypatch.setattr(_session.fcntl, "fcntl", none)
+    with pytest.raises(hmcfs.Busy):
+        session.register("host", {}, [0])
+    session.close()
+    assert not [head for head in heads if b"register" in head]
+
+
+@pytest.mark.parametrize(
+    "said, revives",
+    [(b'{"status":{"gave_up":false}}', True), (b'{"status":{"gave_up":true}}', False), (b'{"error":"unknown"}', None), (b"", None)],
+)
+def test_revives(tmp_path, said, revives):
+    path = str(tmp_path / "socket")
+    assert _session._revives(path) is None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(tmp_path / "hold.sock"))
+        server.listen()
+
+        def serve():
+            with server.accept()[0] as s:
+                s.recv(100)
+                if said:
+                    s.send(said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert _session._revives(path) is revives
+        thread.join()
+    assert _session._revives(path) is False
