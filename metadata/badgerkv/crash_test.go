@@ -219,6 +219,22 @@ func TestFullLayer(t *testing.T) {
 	}
 }
 
+// TestRoomWhileWriting writes a large layer: other changes find room before all of it is written.
+func TestRoomWhileWriting(t *testing.T) {
+	kv := open(t, t.TempDir())
+	kv.FlushAfter(time.Hour, time.Hour)
+	for i := range 6 {
+		setLarge(t, kv, i, 700<<10)
+	}
+	before, then, err := kv.FlushParts()
+	if before < 6*700<<10 || then > before/2 || then == 0 || kv.UnderWay() != 0 {
+		t.Errorf("%d bytes are under way before, %d before the last is settled, and %d at the end", before, then, kv.UnderWay())
+	}
+	if err = errors.Join(err, kv.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPause has many changes, and then none: they are written before their time. A few more wait for it.
 func TestPause(t *testing.T) {
 	kv := open(t, t.TempDir())

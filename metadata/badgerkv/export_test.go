@@ -75,6 +75,28 @@ func (kv *KV) Waits() bool {
 	return kv.active.last > 0 || kv.frozen != nil
 }
 
+// UnderWay returns the bytes of the commits in progress.
+func (kv *KV) UnderWay() int64 {
+	kv.space.mu.Lock()
+	defer kv.space.mu.Unlock()
+	return kv.space.underWay
+}
+
+// FlushParts is Flush. It returns the bytes of the commits in progress before and when all is in Badger, but not settled.
+func (kv *KV) FlushParts() (before, then int64, err error) {
+	kv.flushing.Lock()
+	defer kv.flushing.Unlock()
+	before = kv.UnderWay()
+	l, err := kv.freeze(math.MaxUint64)
+	if err != nil {
+		return 0, 0, err
+	}
+	left, err := kv.writeLayer(l)
+	then = kv.UnderWay()
+	kv.settled(l, left)
+	return before, then, err
+}
+
 // WaitsFor returns for how long the timer that writes the last commit was set.
 func (kv *KV) WaitsFor() time.Duration {
 	kv.mu.RLock()
