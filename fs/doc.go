@@ -53,7 +53,8 @@
 // A read from a file of publish/ is recorded before it is answered, since a reader that has
 // been given all of the file has received it (publish.go). The kernel therefore never serves
 // such a file itself, and its pages, which all openers of a file share, are reserved for a
-// single reader (published.go).
+// single reader (published.go). The state of a held mount has how far each of them is read, for
+// the process that follows (heldreading_unsafe.go).
 //
 // # Shared maps and write calls
 //

@@ -149,7 +149,9 @@
 // An offer is in memory with its object and needs no record: one that is not claimed can be
 // made anew, one that is taken is marked in the records, and a claim ends with its run. The
 // next run removes files that were taken, and those that were memory of a holder of the run
-// before, unless it may come back.
+// before, unless it may come back. Where handles outlive a run, their Progress tells the next one
+// what they were given, and which of them is the receiver (Reading); files that were taken are removed
+// once it is known that no handle is (ReleaseUnclaimed).
 //
 // Published content does not change: it has no writers when its name is made, and writing,
 // truncating, binding and exporting check for an offer under the object's lane.
@@ -182,7 +184,8 @@
 // a region calls when it ends are called with none of them held.
 //
 // shared.mu, of the files exported to other processes, is a leaf, and so are turns.mu,
-// expiry.mu, events.mu, offer.mu, reading.mu, absences.mu and receipts.mu. A change that waits
+// expiry.mu, events.mu, offer.mu, absences.mu and receipts.mu; and reading.mu, except that a Progress is
+// called with it. A change that waits
 // for the owner of absent content has the object's lane, so what ends that wait takes no lane
 // before it. A wait for a claim of an
 // offer holds no lane and none of these locks. Nothing is unpinned with a stripe held: the

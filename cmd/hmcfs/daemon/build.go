@@ -335,7 +335,6 @@ func (d *Daemon) serveFiles(ctx context.Context, back *undo) error {
 	if d.opts.NoMount {
 		d.files = fs.NewFiles(o)
 		back.push(d.files.Close)
-		d.store.ReleaseUnclaimed(ctx) // sessions open their files again by name
 		return nil
 	}
 	server, err := d.mount(ctx, o)
