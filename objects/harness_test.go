@@ -33,6 +33,8 @@ type rig struct {
 	keeper devices.DescriptorStore
 	// absent is the time for which the next store waits for sessions. It begins at once, unless late is set.
 	absent time.Duration
+	// anew has the next store be that of a new mount, with the memory of the one before.
+	anew bool
 	late   bool
 }
 
@@ -109,7 +111,7 @@ func (r *rig) reopen() {
 	r.t.Helper()
 	var err error
 	r.store, err = objects.Open(r.ctx(), objects.Options{
-		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard, Keeper: r.keeper, Absent: r.absent,
+		Meta: r.meta, Engine: r.engine, Devices: r.devs, Guard: r.guard, Keeper: r.keeper, Resumes: !r.anew, Absent: r.absent,
 		Arena: arena.Options{SlabSize: devices.MiB, Retain: 4 * devices.MiB},
 	})
 	if err != nil {

@@ -38,6 +38,9 @@ type Options struct {
 	// Keeper keeps the memory of devices that are devices.Lasting for the process that
 	// follows this one; nil for memory that ends with the process.
 	Keeper devices.DescriptorStore
+	// Resumes reports that programs may still have files open that the process before has opened: what these keep stays until
+	// Store.ReleaseUnclaimed.
+	Resumes bool
 	// Absent is the time, from Store.AwaitOwners on, for which keys and publications of sessions of the process before wait
 	// for their owners; 0 makes them lost at once.
 	Absent time.Duration

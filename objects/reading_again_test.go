@@ -113,6 +113,15 @@ func TestReadingAgain(t *testing.T) {
 			k.kill()
 			k.store.ReleaseUnclaimed(k.ctx())
 		},
+		"received by a reader of another mount": func(ino objects.Ino) {
+			k.reader(ino, n)
+			k.anew = true
+			k.kill()
+			k.anew = false
+			if k.isPublished("k") {
+				t.Error("the new mount has the name")
+			}
+		},
 		"not received after all": func(ino objects.Ino) {
 			r, other := k.reader(ino, half), k.reader(ino, half)
 			r.Receives(true)

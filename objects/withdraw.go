@@ -112,7 +112,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
-			if o.Keeper != nil && in.Taken && in.Bound == metadata.Unbound {
+			if o.Resumes && in.Taken && in.Bound == metadata.Unbound {
 				st.received = append(st.received, e.Ino)
 				continue
 			}

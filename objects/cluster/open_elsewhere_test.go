@@ -123,6 +123,16 @@ func (r *elsewhereRig) want(ino objects.Ino, lives bool) {
 	}
 }
 
+// wantPlaces checks how many places of the list are taken, and that no file is awaited if there are none.
+func (r *elsewhereRig) wantPlaces(n int) {
+	r.t.Helper()
+	r.Elsewhere.mu.Lock()
+	defer r.Elsewhere.mu.Unlock()
+	if got := mostElsewhere - len(r.free); got != n || n == 0 && len(r.awaited) > 0 {
+		r.t.Errorf("%d places are taken, want %d, and %d files are awaited", got, n, len(r.awaited))
+	}
+}
+
 // TestElsewhere removes files that others had open when the process died.
 func TestElsewhere(t *testing.T) {
 	r := newElsewhereRig(t)
@@ -130,6 +140,7 @@ func TestElsewhere(t *testing.T) {
 	a, b, c, d := r.open(twice), r.open(twice), r.open(closed), r.open(never)
 	r.end(c)
 	r.die(a, b, d)
+	r.wantPlaces(3)
 	for range 2 { // those that nobody has opened again are awaited after another death, too
 		r.next(true)
 	}
@@ -148,9 +159,7 @@ func TestElsewhere(t *testing.T) {
 	r.want(never, true)
 	r.GiveUp(t.Context())
 	r.want(never, false)
-	if len(r.free) != mostElsewhere {
-		t.Errorf("%d of %d places are free", len(r.free), mostElsewhere)
-	}
+	r.wantPlaces(0)
 }
 
 // TestElsewhereAnew starts lists that are not continued.
@@ -159,9 +168,7 @@ func TestElsewhereAnew(t *testing.T) {
 	ino := r.file("f")
 	r.die(r.open(ino))
 	r.next(false) // another incarnation
-	if len(r.awaited) > 0 {
-		t.Errorf("%d files are awaited by another incarnation", len(r.awaited))
-	}
+	r.wantPlaces(0)
 	r.die(r.open(ino))
 	other, err := memfd.Create("other", 4096)
 	if err == nil {
@@ -171,9 +178,7 @@ func TestElsewhereAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.next(true)
-	if len(r.awaited) > 0 {
-		t.Errorf("%d files are awaited by a list of another size", len(r.awaited))
-	}
+	r.wantPlaces(0)
 	r.unlink("f", ino, false)
 }
 
@@ -188,7 +193,5 @@ func TestElsewhereFull(t *testing.T) {
 	for _, h := range all {
 		r.end(h)
 	}
-	if len(r.free) != mostElsewhere {
-		t.Errorf("%d of %d places are free", len(r.free), mostElsewhere)
-	}
+	r.wantPlaces(0)
 }

@@ -290,7 +290,7 @@ func (d *Daemon) openStore(ctx context.Context, back *undo) error {
 	d.store, err = objects.Open(ctx, objects.Options{
 		Meta: d.meta, Devices: d.devs, Engine: engine,
 		Atime: d.opts.Settings.Atime(), Guard: d.guard,
-		Keeper: d.keeper(), Absent: limitIf(d.resumes, absentLimit), DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
+		Keeper: d.keeper(), Resumes: d.resumes, Absent: limitIf(d.resumes, absentLimit), DirMode: d.rootMode(), UID: uint32(d.opts.UID), GID: uint32(os.Getgid()), Logger: d.opts.Logger,
 	})
 	if err != nil {
 		if errors.Is(err, metadata.ErrCorrupt) {
