@@ -36,7 +36,8 @@ type KV struct {
 	seed      maphash.Seed
 	txns      sync.Pool // of *txn that have ended
 	// flushAfter and pauseAfter are the constants, except in tests.
-	flushAfter, pauseAfter time.Duration
+	flushAfter time.Duration
+	pauseAfter time.Duration
 
 	// filter is that of new snapshots; nil until it is built.
 	filter atomic.Pointer[filter]

@@ -92,7 +92,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 		Store: o.Store, Comm: c.comm, Self: o.View.Self, Cluster: o.Name,
 		Squash: o.Squash, Owner: o.Owner, ReadOnly: o.ReadOnly, AttrTTL: o.AttrTTL, Log: c.log,
 		Count: &c.count, Met: c.met, Pull: c.pull, Served: c.served,
-		Pause: o.Timeout, Pauses: c.pauses,
+		Pause: o.Timeout, Pauses: c.pauses, Elsewhere: o.Elsewhere,
 		Left: func(from ClientSession) {
 			for _, x := range c.begun {
 				x.Left(from)

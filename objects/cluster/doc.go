@@ -35,7 +35,9 @@
 // A Node is one incarnation of a remote daemon. When the incarnation is gone, or its session
 // is broken, requests fail with ErrUnreachable within Options.Timeout. Open files stay open,
 // and continue by being reopened once the same incarnation is back. After another incarnation
-// has replaced it they fail with ErrStale.
+// has replaced it they fail with ErrStale. The owner of a file that loses its last name keeps it
+// for a node that has it open: also while that node's daemon is gone (server.releaseAll), or
+// after its own was (Elsewhere).
 //
 // # Keys
 //
@@ -70,7 +72,8 @@
 // held, nor with pusher.mu, which is a leaf.
 //
 // File.mu comes before cache.mu. changedNodes.mu, cache.mu, inos.mu, slots.mu, cut.mu, peerKeys.mu,
-// keyWatch.mu, inquiry.mu, conflicts.mu and incarnations.mu are leaves. None of them is held
+// keyWatch.mu, inquiry.mu, conflicts.mu and incarnations.mu are leaves. Elsewhere.mu is held while
+// the store opens or closes a file, with no other lock. None of them is held
 // while a node is being connected to or a message is sent to it, or while the function passed
 // to OnInvalidate runs.
 package cluster

@@ -191,7 +191,7 @@ func (t *claimTable) handle(ctx context.Context, id claimID, c *claim, from rpc.
 		t.unhandle(ctx, id, c)
 		return 0, err
 	}
-	number, err := t.c.server.hold(from, f, func() {
+	number, err := t.c.server.hold(ctx, from, f, func() {
 		_ = f.Close(context.WithoutCancel(ctx)) // the file was not written
 		t.unhandle(ctx, id, c)
 	})

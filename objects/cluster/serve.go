@@ -50,6 +50,8 @@ type serverOptions struct {
 	// whether a node has died rather than left.
 	Pause  time.Duration
 	Pauses func(wire.Rank) bool
+	// Elsewhere records which files other nodes have open; nil for nobody.
+	Elsewhere *Elsewhere
 	// Left is called when a session has ended, before its files are closed; it may be nil.
 	Left func(ClientSession)
 }

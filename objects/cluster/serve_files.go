@@ -41,7 +41,7 @@ func (s *server) open(ctx context.Context, g *servedSession, u User, q *proto.Op
 	// It may have been published between the two checks.
 	if a, err = s.inode(ctx, q.Ino); err == nil {
 		var number uint64
-		if number, err = g.add(&handle{file: f, access: access, who: u}); err == nil {
+		if number, err = g.add(ctx, &handle{file: f, access: access, who: u}); err == nil {
 			return &proto.OpenAnswer{Handle: number, Attr: s.changed(ctx, g, &a)}, nil
 		}
 	}
@@ -66,7 +66,7 @@ func (s *server) createOpen(ctx context.Context, g *servedSession, q *proto.Crea
 	}
 	out := &proto.OpenAnswer{}
 	if f, err := s.o.Store.OpenFile(ctx, made.Ino); err == nil {
-		if out.Handle, err = g.add(&handle{file: f, access: access, who: u}); err != nil {
+		if out.Handle, err = g.add(ctx, &handle{file: f, access: access, who: u}); err != nil {
 			f.Abandon(ctx)
 		}
 	}

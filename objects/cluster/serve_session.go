@@ -48,7 +48,17 @@ type handle struct {
 }
 
 // add assigns a number to a file. The session then owns the file.
-func (g *servedSession) add(h *handle) (uint64, error) {
+func (g *servedSession) add(ctx context.Context, h *handle) (uint64, error) {
+	g.server.o.Elsewhere.add(ctx, h)
+	number, err := g.number(h)
+	if err != nil {
+		g.server.o.Elsewhere.remove(h)
+	}
+	return number, err
+}
+
+// number is add for a handle that is recorded.
+func (g *servedSession) number(h *handle) (uint64, error) {
 	s := g.server
 	s.mu.Lock()
 	if s.handle++; s.handle == 0 {
@@ -132,6 +142,7 @@ func (g *servedSession) finish() (left []*handle) {
 // release closes the file of a handle that is no longer in use.
 func (g *servedSession) release(ctx context.Context, h *handle) {
 	g.server.push.unhold(g, h.file.Ino())
+	g.server.o.Elsewhere.remove(h)
 	if h.end != nil {
 		h.end()
 		return
@@ -143,10 +154,10 @@ func (g *servedSession) release(ctx context.Context, h *handle) {
 // once instead of closing the file: when the session closes the handle, or ends.
 //
 // Errors: errNoHello; ErrStale; EMFILE. end is then not called.
-func (s *server) hold(from rpc.Caller, f *objects.File, end func()) (uint64, error) {
+func (s *server) hold(ctx context.Context, from rpc.Caller, f *objects.File, end func()) (uint64, error) {
 	g, err := s.session(from)
 	if err != nil {
 		return 0, err
 	}
-	return g.add(&handle{file: f, access: objects.PermRead, end: end})
+	return g.add(ctx, &handle{file: f, access: objects.PermRead, end: end})
 }

@@ -92,6 +92,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// Extensions add methods to those of this package.
 	Extensions []Extension
+	// Elsewhere records which files other nodes have open, for the daemon that follows; nil for nobody. Borrowed.
+	Elsewhere *Elsewhere
 	// Logger receives life-cycle messages; nil discards them.
 	Logger *zap.Logger
 }

@@ -70,7 +70,7 @@ func (x *Extents) zero(ctx context.Context, off, end uint64) error {
 			continue
 		}
 		if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
-			x.damage(a, b-a)
+			x.damage(a, b-a, true)
 			return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.Name, err)
 		}
 	}
@@ -87,12 +87,16 @@ func (x *Extents) put(e extent) {
 	x.mu.Unlock()
 }
 
-// damage records bytes whose value is unknown.
-func (x *Extents) damage(off, n uint64) {
+// damage records bytes whose value is unknown. If the device is not broken, they are old ones and new ones, as those are that a
+// process was copying when it was killed: the one that writes them writes them again, to the process that follows,
+// too, and no other bytes may be lost by then.
+func (x *Extents) damage(off, n uint64, broken bool) {
 	x.mu.Lock()
 	x.bad = append(x.bad, devices.Range{Off: devices.Offset(off), Len: devices.Size(n)})
 	x.mu.Unlock()
-	x.flag(stateDamaged, true)
+	if broken {
+		x.flag(stateDamaged, true)
+	}
 }
 
 // healLocked removes damage in [off, end), which has new bytes.

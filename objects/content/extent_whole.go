@@ -152,7 +152,7 @@ func (x *Extents) wipe(ctx context.Context, off, end uint64) error {
 		for _, e := range x.overlapping(off, off+n) {
 			a, b := max(off, e.off), min(off+n, e.end())
 			if err := x.engine.Fill(ctx, transport.DeviceSpan(e.span(a, b-a)), 0); err != nil {
-				x.damage(a, b-a)
+				x.damage(a, b-a, true)
 				return fmt.Errorf("zero %d bytes on %s: %w", b-a, x.tier.Name, err)
 			}
 		}

@@ -55,7 +55,7 @@ func (x *Extents) Write(ctx context.Context, off uint64, src transport.Span) (ui
 		}
 		path, err = x.engine.Copy(ctx, transport.DeviceSpan(e.span(off+done, n)), from)
 		if pace.took(n, time.Since(begin)); err != nil {
-			x.failed(e, off+done, n)
+			x.failed(e, off+done, n, !from.IsRemote() || isOfDevice(err))
 			return done, path, err
 		}
 		x.wrote(e, off+done, n)
@@ -78,11 +78,17 @@ func (x *Extents) clean(ctx context.Context, e extent, end uint64, src transport
 }
 
 // failed records the result of a failed copy into [off, off+n): bytes that were data before
-// are unknown now, all others still read as zeros.
-func (x *Extents) failed(e extent, off, n uint64) {
+// are unknown now, all others still read as zeros. broken reports that the device has failed, and not the
+// node that has the source.
+func (x *Extents) failed(e extent, off, n uint64, broken bool) {
 	if data := e.off + e.written; data > off {
-		x.damage(off, min(data, off+n)-off)
+		x.damage(off, min(data, off+n)-off, broken)
 	}
+}
+
+// isOfDevice reports whether an error of a copy is that of a device.
+func isOfDevice(err error) bool {
+	return errors.Is(err, devices.ErrDevice) || errors.Is(err, devices.ErrLost) || errors.Is(err, devices.ErrNoDevice)
 }
 
 // wrote records that [off, off+n) of an extent holds data.

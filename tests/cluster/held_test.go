@@ -117,10 +117,7 @@ func (h *heldNodes) use() {
 	h.t.Helper()
 	programs := map[string]func(*heldUser) error{
 		"write": (*heldUser).write, "append": (*heldUser).append, "names": (*heldUser).names,
-		"copy": (*heldUser).copy, "keys": (*heldUser).keys,
-	}
-	if *kills > 0 { // a slow machine can meet the exception that docs/semantics.md names
-		programs["nameless"] = (*heldUser).nameless
+		"copy": (*heldUser).copy, "keys": (*heldUser).keys, "nameless": (*heldUser).nameless,
 	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup

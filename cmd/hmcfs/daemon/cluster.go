@@ -39,6 +39,8 @@ type others struct {
 	members membership
 	index   *keyindex.Registry
 	cluster *cluster.Cluster
+	// elsewhere records what other nodes have open; nil without a holder.
+	elsewhere *cluster.Elsewhere
 }
 
 // join makes the mount a node of a cluster, if the options say so.
@@ -188,11 +190,17 @@ func (d *Daemon) openCluster(ctx context.Context) error {
 		d.warn(w)
 	}
 	d.collector = d.newCollector(knobs)
+	if d.holder != nil {
+		// Before other nodes, or programs, can remove what is open.
+		if o.elsewhere, err = cluster.KeepElsewhere(ctx, d.holder, d.resumes && d.sameNode, d.store, d.log); err != nil {
+			return err
+		}
+	}
 	o.cluster, err = cluster.Join(ctx, cluster.Options{
 		Name: o.parsed.Name, View: o.members, Index: index, Store: d.store, Engine: d.engine, Devices: d.devs,
 		Listen: listen, Secret: d.opts.Proofs.Secret, Plain: s.Plain, TLS: d.opts.Proofs.TLS, Transports: o.parsed.Transports,
 		Squash: o.parsed.Squash, Owner: d.remoteOwner(), ReadOnly: s.ReadOnly(), Timeout: s.NodeTimeout,
-		DialTimeout: min(s.NodeTimeout, dialLimit), Extensions: []cluster.Extension{d.collector}, Logger: d.opts.Logger,
+		DialTimeout: min(s.NodeTimeout, dialLimit), Extensions: []cluster.Extension{d.collector}, Elsewhere: o.elsewhere, Logger: d.opts.Logger,
 	})
 	if err != nil {
 		return err
@@ -255,6 +263,7 @@ func (d *Daemon) leave(ctx context.Context, o *others) error {
 	if o.cluster != nil {
 		errs = append(errs, o.cluster.Close(ctx), d.tree.Close())
 	}
+	errs = append(errs, o.elsewhere.Close(ctx))
 	if o.index != nil {
 		errs = append(errs, o.index.Close())
 	}

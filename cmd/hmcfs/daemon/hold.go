@@ -217,7 +217,10 @@ func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
 	case err != nil:
 	case d.sameNode: // programs of other nodes may have files open that have no name any more
 		calm := context.WithoutCancel(ctx)
-		time.AfterFunc(d.opts.Settings.NodeTimeout, func() { d.store.ReleaseUnclaimed(calm) })
+		time.AfterFunc(d.opts.Settings.NodeTimeout, func() {
+			d.others.elsewhere.GiveUp(calm)
+			d.store.ReleaseUnclaimed(calm)
+		})
 	default:
 		d.store.ReleaseUnclaimed(ctx)
 	}
