@@ -96,8 +96,9 @@
 //     times), so two such changes always conflict.
 //   - The size of a directory is the number of its entries; its link count is 2 plus
 //     the number of directories in it.
-//   - Inode numbers come from batches. The end of a batch is stored before any of its
-//     numbers is used, so no number is assigned twice, not even after a crash.
+//   - Inode numbers come from batches. The end of a batch survives the process before any of
+//     its numbers is used, so no number is assigned twice, not even after a crash. The next batch is
+//     reserved in the background while half of the present one is free.
 //   - An 'e' record and the Expires of its inode are written in one transaction, and
 //     the record is removed in the same transaction as the inode.
 //   - An inode that a transaction creates enters the cache before the commit, so that a

@@ -3,6 +3,8 @@ package metadata
 import (
 	"context"
 	"fmt"
+
+	"go.uber.org/zap"
 )
 
 // NextIno returns the lowest inode number that has not been assigned: every existing inode
@@ -27,7 +29,8 @@ func (s *Store) RaiseInos(ctx context.Context, floor Ino) error {
 
 // SetWitness has record called before inode numbers up to limit are assigned, so that an
 // older copy of the records assigns none of them again. If it returns an error, none is
-// assigned. nil removes it. It is called with locks of the store held and must not call the store.
+// assigned. nil removes it. It is called from
+// any goroutine, with locks of the store held, and must not call the store.
 func (s *Store) SetWitness(record func(limit Ino) error) { s.witness.Store(&record) }
 
 // NewInos allocates n inode numbers for Put.
@@ -48,22 +51,35 @@ func (s *Store) NewInos(ctx context.Context, n int) ([]Ino, error) {
 // within a transaction, since it may need one of its own.
 func (s *Store) newIno(ctx context.Context) (Ino, error) {
 	for {
-		if ino, ok := s.alloc.take(); ok {
+		ino, few, ok := s.alloc.take()
+		if few {
+			s.alloc.ahead.Go(func() { s.refillAhead(context.WithoutCancel(ctx)) })
+		}
+		if ok {
 			return ino, nil
 		}
-		if err := s.refillInos(ctx); err != nil {
+		if err := s.refillInos(ctx, 0); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (s *Store) refillInos(ctx context.Context) error {
+// refillAhead reserves the next batch before it is needed.
+func (s *Store) refillAhead(ctx context.Context) {
+	if err := s.refillInos(ctx, inosAhead); err != nil {
+		s.log.Warn("could not reserve inode numbers in advance; the next one that is needed beyond the present batch has it tried again", zap.Error(err))
+	}
+}
+
+// refillInos reserves the next batch, unless more than few numbers are free.
+func (s *Store) refillInos(ctx context.Context, few uint64) error {
 	s.alloc.mu.Lock()
 	defer s.alloc.mu.Unlock()
-	if s.alloc.next.Load() < s.alloc.limit.Load() {
+	limit := s.alloc.limit.Load()
+	if limit-s.alloc.next.Load() > few {
 		return nil
 	}
-	limit := s.alloc.limit.Load() + inoBatch
+	limit += inoBatch
 	if record := s.witness.Load(); record != nil && *record != nil {
 		if err := (*record)(Ino(limit)); err != nil {
 			return fmt.Errorf("reserve inode numbers: %w", err)

@@ -44,11 +44,17 @@ func (x *randomRun) link() {
 
 func (x *randomRun) unlink() {
 	dir := x.dir()
-	name := x.name(dir)
-	in, err := x.s.Unlink(x.t.Context(), dir, name)
-	x.agree(fmt.Sprintf("unlink %d/%s", dir, name), err, x.m.remove(dir, name, false))
-	if _, lives := x.m.nodes[in.Ino]; err == nil && lives != (in.Nlink > 0) {
-		x.t.Fatalf("unlink answers %d links for inode %d", in.Nlink, in.Ino)
+	names := make([]metadata.Removal, 1+x.r.IntN(3))
+	for i := range names {
+		names[i].Name = x.name(dir)
+	}
+	x.s.UnlinkAll(x.t.Context(), dir, names, x.r.IntN(2) == 0)
+	for i := range names {
+		in, err := &names[i].Inode, names[i].Err
+		x.agree(fmt.Sprintf("unlink %d/%s", dir, names[i].Name), err, x.m.remove(dir, names[i].Name, false))
+		if _, lives := x.m.nodes[in.Ino]; err == nil && lives != (in.Nlink > 0) {
+			x.t.Fatalf("unlink answers %d links for inode %d", in.Nlink, in.Ino)
+		}
 	}
 }
 

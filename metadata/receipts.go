@@ -8,22 +8,6 @@ type Receipts struct{ store *Store }
 // ReceiptsOf returns the receipts of a store.
 func ReceiptsOf(s *Store) Receipts { return Receipts{s} }
 
-// Unlink is Store.Unlink, or with soon Store.UnlinkSoon, and notes receipts in the same transaction. They stay
-// until Drop.
-func (r Receipts) Unlink(ctx context.Context, parent Ino, name string, texts []string, soon bool) (Inode, error) {
-	s := r.store
-	run := s.kv.Update
-	if soon {
-		run = s.soon()
-	}
-	return s.remove(ctx, run, parent, name, func(t *txn, dir *record, sl slot) (record, error) {
-		for _, text := range texts {
-			t.set(t.keyString(kindReceipt, text), encodeNumber(t.room(2), 1))
-		}
-		return t.unlink(dir, sl)
-	})
-}
-
 // List returns the receipts that are noted.
 func (r Receipts) List(ctx context.Context) ([]string, error) {
 	return read(ctx, r.store, func(t *txn) (all []string, err error) {

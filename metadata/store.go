@@ -35,7 +35,10 @@ type Store struct {
 }
 
 // Close closes the KV. All other methods must have returned before.
-func (s *Store) Close() error { return s.kv.Close() }
+func (s *Store) Close() error {
+	s.alloc.ahead.Wait()
+	return s.kv.Close()
+}
 
 // Room returns ErrNoSpace if the space left for records is reserved for removals, for
 // changes of data, and for Close. Operations that add or change names, attributes and keys

@@ -8,13 +8,9 @@ import "context"
 //
 // Errors: ErrNotExist; ErrNotDir; ErrIsDir; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Unlink(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return s.remove(ctx, s.kv.Update, parent, name, (*txn).unlink)
-}
-
-// UnlinkSoon is Unlink for a file of fleeting memory: it may return before it has written the removal;
-// see Deferrer.
-func (s *Store) UnlinkSoon(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return s.remove(ctx, s.soon(), parent, name, (*txn).unlink)
+	one := [1]Removal{{Name: name}}
+	s.UnlinkAll(ctx, parent, one[:], false)
+	return one[0].Inode, one[0].Err
 }
 
 // Rmdir removes an empty directory, and returns it in its state afterwards: Nlink is 0 and
@@ -23,38 +19,124 @@ func (s *Store) UnlinkSoon(ctx context.Context, parent Ino, name string) (Inode,
 // Errors: ErrNotExist; ErrNotDir; ErrNotEmpty; ErrPermission for the
 // directory of a device; ErrNameTooLong; ErrInvalidName.
 func (s *Store) Rmdir(ctx context.Context, parent Ino, name string) (Inode, error) {
-	return s.remove(ctx, s.kv.Update, parent, name, (*txn).rmdir)
+	one := [1]Removal{{Name: name}}
+	remover{s, s.kv.Update, parent, (*txn).rmdir}.remove(ctx, one[:])
+	return one[0].Inode, one[0].Err
 }
 
-// remove runs the removal of one name, and purges the records that it leaves.
-func (s *Store) remove(ctx context.Context, run updater, parent Ino, name string,
-	fn func(t *txn, dir *record, sl slot) (record, error),
-) (Inode, error) {
-	if err := validName(name); err != nil {
-		return Inode{}, err
+// UnlinkBatch is a number of names that UnlinkAll removes in one transaction, unless they have many
+// records. The names of the directory can't change meanwhile.
+const UnlinkBatch = 256
+
+// removeChunk is the approximate size, in bytes, of the keys that the removal of a name writes.
+const removeChunk = 128
+
+// Removal is a name to remove, and the outcome.
+type Removal struct {
+	Name string
+	// Receipts are noted in the same transaction. They stay until Receipts.Drop.
+	Receipts []string
+	// Inode and Err are set to what Unlink returns.
+	Inode Inode
+	Err   error
+}
+
+// UnlinkAll is Unlink for several names of one directory, in few transactions: each name is removed
+// completely or not at all, whatever happens to the others. With soon, for files of fleeting memory, it may return before it has
+// written the removals; see Deferrer.
+func (s *Store) UnlinkAll(ctx context.Context, parent Ino, names []Removal, soon bool) {
+	run := s.kv.Update
+	if soon {
+		run = s.soon()
 	}
-	defer s.locks.lock(parent)()
-	var rec record
-	var leftover bool
-	err := s.updateBy(ctx, run, parent, func(t *txn) error {
-		dir, sl, err := t.findIn(parent, name)
-		if err != nil {
-			return err
+	remover{s, run, parent, (*txn).unlink}.remove(ctx, names)
+}
+
+// remover removes names from a directory.
+type remover struct {
+	s      *Store
+	run    updater
+	parent Ino
+	// fn removes the name that is in a slot; see one.
+	fn func(t *txn, dir *record, sl slot) (record, error)
+}
+
+// remove removes names in one transaction, and purges the records that it leaves. If the transaction
+// fails, or is too large, it removes each half of the names on its own, so that one name does not
+// affect the others.
+func (r remover) remove(ctx context.Context, names []Removal) {
+	if len(names) == 0 {
+		return
+	}
+	left, err := r.try(ctx, names)
+	switch half := len(names) / 2; {
+	case err == nil:
+		for _, ino := range left {
+			r.s.purgeSoon(ctx, ino)
 		}
-		if !sl.found {
-			return ErrNotExist
+	case half > 0:
+		r.remove(ctx, names[:half])
+		r.remove(ctx, names[half:])
+	default:
+		names[0].Inode, names[0].Err = Inode{}, err
+	}
+}
+
+// try removes names in one transaction, and returns the inodes that have more records than that
+// removes.
+func (r remover) try(ctx context.Context, names []Removal) (left []Ino, err error) {
+	defer r.s.locks.lock(r.parent)()
+	err = r.s.updateBy(ctx, r.run, r.parent, func(t *txn) error {
+		t.chunk = max(t.chunk, min(len(names)*removeChunk, keptArena))
+		left = left[:0]
+		dir, missing := t.dir(r.parent)
+		if missing != nil {
+			return missing
 		}
-		if rec, err = fn(t, &dir, sl); err != nil {
-			return err
+		some := false
+		for i := range names {
+			one := &names[i]
+			rec, refused := r.one(t, &dir, one)
+			if refused != nil {
+				one.Inode, one.Err = Inode{}, refused
+				continue
+			}
+			one.Inode, one.Err = rec.Inode, nil
+			if t.err != nil {
+				return t.err
+			}
+			some = true
+			if r.s.leftover(&rec) {
+				left = append(left, rec.Ino)
+			}
 		}
-		leftover = s.leftover(&rec)
-		t.renew(&dir)
+		if some {
+			t.renew(&dir)
+		}
 		return nil
 	})
-	if err == nil && leftover {
-		s.purgeSoon(ctx, rec.Ino)
+	return left, err
+}
+
+// one removes one name, or returns why that can't be done, without having written anything.
+func (r remover) one(t *txn, dir *record, n *Removal) (record, error) {
+	if err := validName(n.Name); err != nil {
+		return record{}, err
 	}
-	return rec.Inode, err
+	sl, err := t.findDirent(dir.Ino, n.Name)
+	if err == nil && !sl.found {
+		err = ErrNotExist
+	}
+	if err != nil {
+		return record{}, err
+	}
+	rec, err := r.fn(t, dir, sl)
+	if err == nil {
+		for _, text := range n.Receipts {
+			t.set(t.keyString(kindReceipt, text), encodeNumber(t.room(2), 1))
+		}
+	}
+	return rec, err
 }
 
 func (t *txn) unlink(dir *record, sl slot) (record, error) {

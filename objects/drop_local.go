@@ -18,50 +18,83 @@ import (
 // export.
 func (h *Holder) DropLocal(ctx context.Context, keys []string) []error {
 	errs := make([]error, len(keys))
-	for i, key := range keys {
-		err := h.begin()
-		if err == nil {
-			err = h.dropLocal(ctx, key)
-		}
+	for at := 0; at < len(keys); at += metadata.UnlinkBatch {
+		end := min(at+metadata.UnlinkBatch, len(keys))
+		h.dropLocal(ctx, keys[at:end], errs[at:end])
+	}
+	for i, err := range errs {
 		if err != nil {
-			errs[i] = fmt.Errorf("drop the local memory of key %q: %w", key, err)
+			errs[i] = fmt.Errorf("drop the local memory of key %q: %w", keys[i], err)
 		}
 	}
 	return errs
 }
 
-func (h *Holder) dropLocal(ctx context.Context, key string) error {
+// lastPart is an object of which a holder has the last memory, and that is to be removed.
+type lastPart struct {
+	carrier
+	obj  *object // pinned
+	body *content.Bound
+}
+
+// dropLocal removes the holder's parts of keys, and sets an error for each.
+func (h *Holder) dropLocal(ctx context.Context, keys []string, errs []error) {
 	s := h.store
-	in, err := s.index.holder(ctx, key)
+	var last []lastPart
+	var over []carrier
+	var which []int
+	for i, key := range keys {
+		p, err := h.takePart(ctx, key)
+		if errs[i] = err; p.body != nil {
+			last, over, which = append(last, p), append(over, p.carrier), append(which, i)
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	for n, err := range s.keyed.vacateAll(ctx, over) {
+		p := &last[n]
+		if err = goneIsFine(err); err != nil {
+			p.body.SetLeaving(false)
+		}
+		errs[which[n]] = err
+		s.table.unpin(ctx, p.obj, pinUse)
+	}
+}
+
+// takePart removes the holder's part of a key, unless that is the last memory of the object, which it returns.
+func (h *Holder) takePart(ctx context.Context, key string) (p lastPart, err error) {
+	s := h.store
+	if err = h.begin(); err != nil {
+		return p, err
+	}
+	p.carrier, err = s.index.holder(ctx, key)
 	if errors.Is(err, metadata.ErrNotExist) {
-		return nil
+		return p, nil
 	}
 	if err != nil {
-		return err
+		return p, err
 	}
-	if h.forgetFile(key, in.Ino) || h.hasFile(in.Ino) {
-		return goneIsFine(s.keyed.takeKey(ctx, in))
+	if h.forgetFile(key, p.Ino) || h.hasFile(p.Ino) {
+		return p, goneIsFine(s.keyed.takeKey(ctx, p.carrier))
 	}
-	if in.tensor != "" {
-		return nil // its bytes are the file's
+	if p.tensor != "" {
+		return p, nil // its bytes are the file's
 	}
-	o := s.table.pinLoaded(in.Ino)
-	if o == nil {
-		return nil
+	if p.obj = s.table.pinLoaded(p.Ino); p.obj == nil {
+		return p, nil
 	}
-	defer s.table.unpin(context.WithoutCancel(ctx), o, pinUse)
-	last, err := h.stepDown(ctx, o)
-	if last == nil || err != nil {
-		return err
+	if p.body, err = h.stepDown(ctx, p.obj); err == nil && p.body != nil {
+		// The name may have changed since it was found.
+		p.Inode, err = s.meta.Get(ctx, p.Ino)
+		if err == nil && p.Key == key {
+			return p, nil
+		}
+		if err = goneIsFine(err); err != nil {
+			p.body.SetLeaving(false)
+		}
 	}
-	// The name may have changed since it was found.
-	if in.Inode, err = s.meta.Get(ctx, in.Ino); err == nil && in.Key == key {
-		err = s.keyed.vacate(context.WithoutCancel(ctx), in)
-	}
-	if err = goneIsFine(err); err != nil {
-		last.SetLeaving(false)
-	}
-	return err
+	p.body = nil
+	s.table.unpin(context.WithoutCancel(ctx), p.obj, pinUse)
+	return p, err
 }
 
 // goneIsFine ignores that an object to be removed was removed by another call.

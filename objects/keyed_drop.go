@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -19,60 +20,124 @@ import (
 // ErrBusy while the object is exported in a way that its removal would break.
 func (h *Holder) Drop(ctx context.Context, keys []string) []error {
 	out := make([]error, len(keys))
-	for i, key := range keys {
-		if out[i] = cmp.Or(h.begin(), ctx.Err()); out[i] == nil {
-			out[i] = h.drop(context.WithoutCancel(ctx), key)
+	for at := 0; at < len(keys); at += metadata.UnlinkBatch {
+		end := min(at+metadata.UnlinkBatch, len(keys))
+		if err := cmp.Or(h.begin(), ctx.Err()); err != nil {
+			for i := range out[at:end] {
+				out[at+i] = err
+			}
+			continue
 		}
+		h.drop(context.WithoutCancel(ctx), keys[at:end], out[at:end])
 	}
 	return out
 }
 
-func (h *Holder) drop(ctx context.Context, key string) error {
+// drop removes keys, and sets an error for each.
+func (h *Holder) drop(ctx context.Context, keys []string, out []error) {
 	s := h.store
-	for {
-		in, err := s.index.holder(ctx, key)
-		switch {
-		case errors.Is(err, metadata.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !s.index.isOver(in.Inode):
-			if err = s.access.mayVacate(ctx, h.who, in); err != nil {
-				return fmt.Errorf("remove key %q: %w", key, err)
+	left := make([]int, len(keys)) // which keys, by index
+	for i := range left {
+		left[i] = i
+	}
+	found, which := make([]carrier, 0, len(keys)), make([]int, 0, len(keys))
+	for len(left) > 0 {
+		found, which = found[:0], which[:0]
+		for _, i := range left {
+			in, err := s.index.holder(ctx, keys[i])
+			if errors.Is(err, metadata.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = h.mayDrop(ctx, in)
+			}
+			if out[i] = err; err == nil {
+				found, which = append(found, in), append(which, i)
 			}
 		}
-		if err = s.keyed.vacate(ctx, in); err == nil {
-			return nil
-		}
-		// If it was renamed or replaced meanwhile, the new state must be examined; if nothing
-		// has changed, the error is that of the removal.
-		if now, again := s.index.holder(ctx, key); again != nil || now.Ino == in.Ino && now.Parent == in.Parent && now.Name == in.Name {
-			if errors.Is(again, metadata.ErrNotExist) {
-				return nil
+		left = left[:0]
+		for n, err := range s.keyed.vacateAll(ctx, found) {
+			if err == nil {
+				continue
 			}
-			return fmt.Errorf("remove key %q: %w", key, err)
+			// If it was renamed or replaced meanwhile, the new state must be examined; if nothing
+			// has changed, the error is that of the removal.
+			in, key := &found[n], keys[which[n]]
+			now, again := s.index.holder(ctx, key)
+			switch {
+			case again == nil && (now.Ino != in.Ino || now.Parent != in.Parent || now.Name != in.Name):
+				left = append(left, which[n])
+			case !errors.Is(again, metadata.ErrNotExist):
+				out[which[n]] = fmt.Errorf("remove key %q: %w", key, err)
+			}
 		}
 	}
 }
 
-// vacate frees an inode's key: by removing the inode, if that was made for the key.
-func (ks *keyed) vacate(ctx context.Context, in carrier) error {
-	if in.tensor != "" {
-		return ks.takeKey(ctx, in)
-	}
-	made, err := ks.access.isKeysDir(ctx, in.Parent)
-	if err != nil {
-		return err
-	}
-	if !made || in.Nlink > 1 {
-		if err := ks.takeKey(ctx, in); err != nil {
-			return err
-		}
-	}
-	if !made {
+// mayDrop checks whether the holder's user may remove a key; any may if its time to live is over.
+//
+// Errors: ErrForbidden.
+func (h *Holder) mayDrop(ctx context.Context, in carrier) error {
+	if h.store.index.isOver(in.Inode) {
 		return nil
 	}
-	return ks.names.unlinkSame(ctx, in.Inode, EventRemoved, nil)
+	if err := h.store.access.mayVacate(ctx, h.who, in); err != nil {
+		return fmt.Errorf("remove key %q: %w", in.Key, err)
+	}
+	return nil
+}
+
+// vacate frees an inode's key: by removing the inode, if that was made for the key.
+func (ks *keyed) vacate(ctx context.Context, in carrier) error {
+	return ks.vacateAll(ctx, []carrier{in})[0]
+}
+
+// vacateAll frees the keys of several inodes in few transactions, and returns an error for each. An inode that
+// precedes is gone when its turn comes again.
+func (ks *keyed) vacateAll(ctx context.Context, all []carrier) []error {
+	errs := make([]error, len(all))
+	over := make([]int, 0, len(all)) // the inodes to be removed, by index
+	seen := make(map[Ino]struct{}, len(all))
+	for i := range all {
+		in := &all[i]
+		made := false
+		if made, errs[i] = ks.isMade(ctx, in); errs[i] == nil && (!made || in.Nlink > 1) {
+			errs[i] = ks.takeKey(ctx, *in)
+		}
+		if !made || errs[i] != nil {
+			continue
+		}
+		if _, twice := seen[in.Ino]; twice {
+			errs[i] = metadata.ErrNotExist
+			continue
+		}
+		seen[in.Ino] = struct{}{}
+		over = append(over, i)
+	}
+	slices.SortStableFunc(over, func(a, b int) int { return cmp.Compare(all[a].Parent, all[b].Parent) })
+	for len(over) > 0 {
+		dir := all[over[0]].Parent
+		victims := make([]victim, 0, len(over))
+		for _, i := range over {
+			if in := &all[i]; in.Parent == dir {
+				victims = append(victims, victim{names: ks.names, name: in.Name, only: in.Ino, kind: EventRemoved, unasked: true})
+			}
+		}
+		ks.names.unlink(ctx, dir, victims)
+		for n := range victims {
+			errs[over[n]] = victims[n].err
+		}
+		over = over[len(victims):]
+	}
+	return errs
+}
+
+// isMade reports whether an inode was made for its key.
+func (ks *keyed) isMade(ctx context.Context, in *carrier) (bool, error) {
+	if in.tensor != "" {
+		return false, nil
+	}
+	return ks.access.isKeysDir(ctx, in.Parent)
 }
 
 // claimAndGive is giveKey for a key that another node may have.
@@ -191,15 +256,7 @@ func (n *names) unlinkSame(ctx context.Context, in metadata.Inode, kind EventKin
 func (n *names) unlinkNoting(
 	ctx context.Context, in metadata.Inode, kind EventKind, receipts []string, may func(now metadata.Inode) error,
 ) error {
-	v := &victim{names: n, kind: kind, unasked: true, receipts: receipts}
-	return n.unlink(ctx, in.Parent, in.Name, v, func() error {
-		now, err := n.meta.Lookup(ctx, in.Parent, in.Name)
-		if err == nil && now.Ino != in.Ino {
-			err = metadata.ErrNotExist
-		}
-		if err == nil && may != nil {
-			err = may(now)
-		}
-		return err
-	})
+	one := []victim{{names: n, name: in.Name, only: in.Ino, may: may, kind: kind, unasked: true, receipts: receipts}}
+	n.unlink(ctx, in.Parent, one)
+	return one[0].err
 }

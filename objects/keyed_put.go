@@ -76,7 +76,7 @@ func (ks *keyed) putContested(ctx context.Context, p placing, files []metadata.N
 		skip, err := ks.decide(ctx, p, files[i].Key)
 		v := &victim{names: ks.names, unasked: true}
 		if err == nil && !skip {
-			err = v.look(ctx, p.dir, files[i].Name)
+			_, err = v.look(ctx, p.dir, files[i].Name)
 		}
 		victims = append(victims, v)
 		if skip || err != nil && !errors.Is(err, metadata.ErrNotExist) {

@@ -182,9 +182,11 @@ func (s *Store) Unlink(ctx context.Context, parent Ino, name string) error {
 //
 // Errors: also ErrForbidden for a file of another user in a sticky directory.
 func (s *Store) UnlinkAs(ctx context.Context, who Caller, parent Ino, name string) error {
-	return s.names.unlink(ctx, parent, name, &victim{names: s.names}, func() error {
+	one := []victim{{names: s.names, name: name, may: func(metadata.Inode) error {
 		return s.names.mayTake(ctx, who, parent, name)
-	})
+	}}}
+	s.names.unlink(ctx, parent, one)
+	return one[0].err
 }
 
 // mayTake checks whether a user that may write a directory may remove one of its names. The
@@ -207,37 +209,59 @@ func (n *names) mayTake(ctx context.Context, who Caller, parent Ino, name string
 		who.UID, in.Ino, in.UID, ErrForbidden)
 }
 
-// unlink removes a name, unless may returns an error, which it is called for under the
-// lock of the names. v is a new victim for the inode.
-func (n *names) unlink(ctx context.Context, parent Ino, name string, v *victim, may func() error) error {
+// unlink removes names of one directory, of different inodes, in few transactions, and sets the error of each
+// victim. It may return before that is written if all are of fleeting memory.
+func (n *names) unlink(ctx context.Context, parent Ino, victims []victim) {
 	unlock := n.lock(parent, parent)
-	err := v.look(ctx, parent, name)
-	if err == nil {
-		err = may()
+	removals := make([]metadata.Removal, 0, len(victims))
+	soon := true
+	for i := range victims {
+		v := &victims[i]
+		if v.err = v.ask(ctx, parent); v.err == nil {
+			removals = append(removals, metadata.Removal{Name: v.name, Receipts: v.receipts})
+			soon = soon && v.isFleeting()
+		}
 	}
-	if err == nil {
-		var after metadata.Inode
-		switch {
-		case len(v.receipts) > 0:
-			after, err = metadata.ReceiptsOf(n.meta).Unlink(ctx, parent, name, v.receipts, v.isFleeting())
-		case v.isFleeting():
-			after, err = n.meta.UnlinkSoon(ctx, parent, name)
-		default:
-			after, err = n.meta.Unlink(ctx, parent, name)
-		}
-		if err == nil {
-			v.removed(after)
-		}
-		if err == nil && len(v.receipts) > 0 {
-			n.receipts.note(v.receipts)
+	n.meta.UnlinkAll(ctx, parent, removals, soon)
+	for i := range victims {
+		if v := &victims[i]; v.err == nil {
+			v.unlinked(&removals[0])
+			removals = removals[1:]
 		}
 	}
 	unlock()
-	v.release(ctx)
-	if err != nil {
-		return fmt.Errorf("remove %q: %w", name, err)
+	for i := range victims {
+		v := &victims[i]
+		v.release(ctx)
+		if v.err != nil {
+			v.err = fmt.Errorf("remove %q: %w", v.name, v.err)
+		}
+	}
+}
+
+// ask finds the inode that has a victim's name, and whether the name may be removed.
+func (v *victim) ask(ctx context.Context, parent Ino) error {
+	now, err := v.look(ctx, parent, v.name)
+	switch {
+	case err != nil:
+		return err
+	case v.only != 0 && now.Ino != v.only:
+		return metadata.ErrNotExist
+	case v.may != nil:
+		return v.may(now)
 	}
 	return nil
+}
+
+// unlinked takes the outcome of a removal.
+func (v *victim) unlinked(r *metadata.Removal) {
+	if v.err = r.Err; v.err != nil {
+		return
+	}
+	v.removed(r.Inode)
+	if len(v.receipts) > 0 {
+		v.names.receipts.note(v.receipts)
+	}
 }
 
 // Rmdir removes an empty directory.
@@ -272,8 +296,14 @@ func (s *Store) RmdirAs(ctx context.Context, who Caller, parent Ino, name string
 // removed with the name.
 type victim struct {
 	names *names
-	ino   Ino // 0 if the last name is not removed
-	obj   *object
+	// name is to be removed by unlink, and err is the outcome. It stays if it is not that of the inode only, 0 for any, or if
+	// may, which is called under the lock of the names, returns an error.
+	name string
+	only Ino
+	may  func(now metadata.Inode) error
+	err  error
+	ino  Ino // 0 if the last name is not removed
+	obj  *object
 	// xattrs releases its extended attributes, until they are the orphan's; nil for none.
 	xattrs func()
 	// kind is the event that is emitted for its key; empty is EventRemoved. A file of
@@ -293,10 +323,10 @@ type victim struct {
 	result error
 }
 
-// look finds the inode that may lose its last name. The caller has the lock of the
+// look finds the inode of a name, which may lose its last one. The caller has the lock of the
 // names, and calls release without it, also after an error.
-func (v *victim) look(ctx context.Context, parent Ino, name string) error {
-	in, err := v.names.meta.Lookup(ctx, parent, name)
+func (v *victim) look(ctx context.Context, parent Ino, name string) (metadata.Inode, error) {
+	in, err := v.lookup(ctx, parent, name)
 	if err == nil && in.IsDir() {
 		v.hold(ctx, in.Ino)
 	}
@@ -307,7 +337,17 @@ func (v *victim) look(ctx context.Context, parent Ino, name string) error {
 			v.parts, err = v.names.meta.PartKeys(ctx, in.Ino)
 		}
 	}
-	return err
+	return in, err
+}
+
+// lookup finds the inode of a name. Usually that is the one meant, whose record is cached, and has the name.
+func (v *victim) lookup(ctx context.Context, parent Ino, name string) (metadata.Inode, error) {
+	if v.only != 0 {
+		if in, err := v.names.meta.Get(ctx, v.only); err == nil && in.Parent == parent && in.Name == name {
+			return in, nil
+		}
+	}
+	return v.names.meta.Lookup(ctx, parent, name)
 }
 
 // isFleeting reports whether the inode is memory of a session.
@@ -434,7 +474,7 @@ func (n *names) tryReplace(
 ) (result metadata.RenameResult, again bool, err error) {
 	free := false
 	if r.Flags == 0 {
-		err = v.look(ctx, r.To, r.NewName)
+		_, err = v.look(ctx, r.To, r.NewName)
 		if free = errors.Is(err, metadata.ErrNotExist); free {
 			err = nil
 		}

@@ -18,8 +18,9 @@ func (r *rig) noteReceipts(count int) (texts []string) {
 		texts = append(texts, fmt.Sprint("receipt ", 100_000+i))
 	}
 	r.close(r.create("sim0", "received"))
-	_, err := metadata.ReceiptsOf(r.meta).Unlink(r.ctx(), r.root("sim0"), "received", texts, false)
-	noError(r.t, err)
+	one := []metadata.Removal{{Name: "received", Receipts: texts}}
+	r.meta.UnlinkAll(r.ctx(), r.root("sim0"), one, false)
+	noError(r.t, one[0].Err)
 	for _, text := range texts {
 		r.store.NoteReceipts(text)
 	}

@@ -27,7 +27,13 @@ type user struct {
 // of a seed. It ends with the test, if it has not before.
 func (r *rig) user(device int, seed uint64, n int) *user {
 	r.t.Helper()
-	u := r.newUser(device, seed, n)
+	return r.userAs(objects.Caller{}, device, seed, n)
+}
+
+// userAs is user for a holder of a user.
+func (r *rig) userAs(who objects.Caller, device int, seed uint64, n int) *user {
+	r.t.Helper()
+	u := r.newUserAs(who, device, seed, n)
 	r.t.Cleanup(u.leave)
 	return u
 }
@@ -42,7 +48,13 @@ func (u *user) leave() {
 // newUser is user for one that leaves before the test ends.
 func (r *rig) newUser(device int, seed uint64, n int) *user {
 	r.t.Helper()
-	u := &user{Holder: r.store.NewHolder(objects.Caller{}), rig: r}
+	return r.newUserAs(objects.Caller{}, device, seed, n)
+}
+
+// newUserAs is newUser for a holder of a user.
+func (r *rig) newUserAs(who objects.Caller, device int, seed uint64, n int) *user {
+	r.t.Helper()
+	u := &user{Holder: r.store.NewHolder(who), rig: r}
 	var err error
 	if u.mem, err = r.devs[device].Alloc(r.ctx(), devices.Size(n)); err != nil {
 		r.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -81,12 +82,6 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 		zap.Uint64("ino", uint64(ino)), zap.Error(err))
 }
 
-// overPublished is a name in publish/ that is to be removed, and the receipts to be noted.
-type overPublished struct {
-	name     string
-	receipts []string
-}
-
 // clearPublished removes the files that an earlier run has left in publish/ and that
 // can't be received: those that were received, except for their name, and memory of
 // holders of that run. Those whose reader this process may continue stay until ReleaseUnclaimed. It gives the directory the mode and owner of the devices'
@@ -99,7 +94,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 	if err != nil {
 		return fmt.Errorf("set up the directory publish: %w", err)
 	}
-	var over []overPublished
+	var over []metadata.Removal
 	after := metadata.Cookie(0)
 	for {
 		entries, err := st.meta.ReadDir(ctx, metadata.PublishIno, after, publishChunk)
@@ -121,16 +116,24 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
 			if !keep {
-				over = append(over, overPublished{name: e.Name, receipts: receipt})
+				over = append(over, metadata.Removal{Name: e.Name, Receipts: receipt})
 			}
 		}
 		if len(entries) < publishChunk {
 			break
 		}
 	}
-	for _, e := range over {
-		if _, err := metadata.ReceiptsOf(st.meta).Unlink(ctx, metadata.PublishIno, e.name, e.receipts, false); err != nil && !errors.Is(err, metadata.ErrNotExist) {
-			return fmt.Errorf("remove publication %q: %w", e.name, err)
+	return removePublished(ctx, st.meta, over)
+}
+
+// removePublished removes names of publish/.
+func removePublished(ctx context.Context, meta *metadata.Store, over []metadata.Removal) error {
+	for some := range slices.Chunk(over, metadata.UnlinkBatch) {
+		meta.UnlinkAll(ctx, metadata.PublishIno, some, false)
+		for i := range some {
+			if r := &some[i]; r.Err != nil && !errors.Is(r.Err, metadata.ErrNotExist) {
+				return fmt.Errorf("remove publication %q: %w", r.Name, r.Err)
+			}
 		}
 	}
 	return nil
