@@ -35,7 +35,7 @@ type rig struct {
 	absent time.Duration
 	// anew has the next store be that of a new mount, with the memory of the one before.
 	anew bool
-	late   bool
+	late bool
 }
 
 // params of a small device whose slabs are small too, so that extents split,

@@ -259,9 +259,7 @@ func (s *Store) ReleaseUnclaimed(ctx context.Context) {
 		}
 	}
 	s.orphans = nil
-	for _, ino := range s.received {
-		s.publications.removeReceived(ctx, ino)
-	}
+	s.publications.removeReceived(ctx, s.received)
 	s.received = nil
 	if s.keeper == nil {
 		return

@@ -108,7 +108,12 @@ func (s *Store) recover(ctx context.Context, st *startup, o Options) error {
 	if err := st.reconcile(ctx); err != nil {
 		return err
 	}
-	return s.adoptOrphans(ctx, st)
+	if err := s.adoptOrphans(ctx, st); err != nil || o.Resumes {
+		return err
+	}
+	s.publications.removeReceived(ctx, st.received)
+	st.received = nil
+	return nil
 }
 
 // CloseOptions are the options of Close.

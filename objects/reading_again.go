@@ -77,17 +77,26 @@ func (f *offer) unadopted() error {
 	return nil
 }
 
-// removeReceived removes the name of a file that a reader of an earlier process has received and does not have open any
+// removeReceived removes the names of files that readers of an earlier process have received and do not have open any
 // more.
-func (ps *publications) removeReceived(ctx context.Context, ino Ino) {
-	o, err := ps.table.pin(ctx, ino, pinUse)
-	if err == nil {
-		defer ps.table.unpin(ctx, o, pinUse)
-		if of := o.offer.Load(); of != nil && of.unadopted() == nil {
-			err = ps.removeOffered(ctx, o, of, EventConsumed, "", of.unadopted)
+func (ps *publications) removeReceived(ctx context.Context, all []Ino) {
+	for _, ino := range all {
+		err := ps.removeTaken(ctx, ino)
+		if err != nil && !errors.Is(err, metadata.ErrNotExist) {
+			ps.log.Warn("could not remove the name of a file that was received", zap.Uint64("ino", uint64(ino)), zap.Error(err))
 		}
 	}
-	if err != nil && !errors.Is(err, metadata.ErrNotExist) {
-		ps.log.Warn("could not remove the name of a file that was received", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+}
+
+func (ps *publications) removeTaken(ctx context.Context, ino Ino) error {
+	o, err := ps.table.pin(ctx, ino, pinUse)
+	if err != nil {
+		return err
 	}
+	defer ps.table.unpin(ctx, o, pinUse)
+	of := o.offer.Load()
+	if of == nil || of.unadopted() != nil {
+		return nil
+	}
+	return ps.removeOffered(ctx, o, of, EventConsumed, "", of.unadopted)
 }

@@ -83,8 +83,8 @@ func (ps *publications) withdraw(ctx context.Context, ino Ino, of *offer) {
 }
 
 // clearPublished removes the files that an earlier run has left in publish/ and that
-// can't be received: those that were received, except for their name, and memory of
-// holders of that run. Those whose reader this process may continue stay until ReleaseUnclaimed. It gives the directory the mode and owner of the devices'
+// can't be received: memory of holders of that run. Those that were received, except for their name, are to be removed with
+// their memory, once that is known; their readers may continue. It gives the directory the mode and owner of the devices'
 // directories. It runs before the store is in use.
 func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) error {
 	_, err := st.meta.Update(ctx, metadata.PublishIno, func(in *metadata.Inode) error {
@@ -107,7 +107,7 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
-			if o.Resumes && in.Taken && in.Bound == metadata.Unbound {
+			if in.Taken && in.Bound == metadata.Unbound {
 				st.received = append(st.received, e.Ino)
 				continue
 			}
