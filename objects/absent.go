@@ -94,7 +94,7 @@ func (bs *bindings) expectOwner(t *content.Tier, in metadata.Inode, data []byte)
 	one := absence{ino: in.Ino, body: b, record: record}
 	o := bs.table.adoptBound(in.Ino, t, b, facts{size: in.Size, atime: in.Atime, mtime: in.Mtime, ctime: in.Ctime})
 	if in.Parent == metadata.PublishIno {
-		one.offer = newOffer(in.Name, false, devices.NewSignal())
+		one.offer = newOffer(in.Name, in.Taken, devices.NewSignal())
 		one.offer.receipt = receiptOf(record.holder, record.call, in.Name)
 		o.offer.Store(one.offer)
 	}
@@ -225,28 +225,22 @@ func (s *Store) startAbsences(ctx context.Context) {
 	})
 }
 
-// keepPublished reports whether a file that an earlier run has left in publish/ stays: one that can be
-// received, or memory of a session that may come back. Otherwise receipts are to be noted.
-func (bs *bindings) keepPublished(ctx context.Context, in metadata.Inode) (keep bool, receipts []string, err error) {
-	if in.Bound == metadata.Unbound {
-		return !in.Taken, nil, nil
+// keepPublished reports whether a file that an earlier run has left in publish/ stays, at first: one of a device, or memory of
+// a session that may come back.
+func (bs *bindings) keepPublished(ctx context.Context, in metadata.Inode) (bool, error) {
+	if in.Bound != metadata.BoundLive {
+		return in.Bound == metadata.Unbound, nil
 	}
-	if in.Bound == metadata.BoundLost || !bs.absences.waits() {
-		return false, nil, nil
+	if !bs.absences.waits() {
+		return false, nil
 	}
 	data, err := bs.meta.Binding(ctx, in.Ino)
 	if errors.Is(err, metadata.ErrNoXattr) {
-		return false, nil, nil
+		return false, nil
 	}
 	if err != nil || !isSessionBinding(data) {
-		return false, nil, err
+		return false, err
 	}
-	record, err := parseSessionBinding(data)
-	if err != nil {
-		return false, nil, nil //nolint:nilerr // nobody can receive it
-	}
-	if in.Taken {
-		receipts = []string{receiptOf(record.holder, record.call, in.Name)}
-	}
-	return !in.Taken, receipts, nil
+	_, err = parseSessionBinding(data)
+	return err == nil, nil //nolint:nilerr // nobody can receive it
 }

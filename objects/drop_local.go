@@ -88,9 +88,10 @@ func (h *Holder) takePart(ctx context.Context, key string) (p lastPart, err erro
 		if err == nil && p.Key == key {
 			return p, nil
 		}
-		if err = goneIsFine(err); err != nil {
-			p.body.SetLeaving(false)
+		if !errors.Is(err, metadata.ErrNotExist) {
+			p.body.SetLeaving(false) // it has another key by now, or that is not known
 		}
+		err = goneIsFine(err)
 	}
 	p.body = nil
 	s.table.unpin(context.WithoutCancel(ctx), p.obj, pinUse)

@@ -97,7 +97,8 @@ func (ks *keyed) vacate(ctx context.Context, in carrier) error {
 func (ks *keyed) vacateAll(ctx context.Context, all []carrier) []error {
 	errs := make([]error, len(all))
 	over := make([]int, 0, len(all)) // the inodes to be removed, by index
-	seen := make(map[Ino]struct{}, len(all))
+	var again []int                  // those that are among them already
+	seen := make(map[Ino]int, len(all))
 	for i := range all {
 		in := &all[i]
 		made := false
@@ -108,10 +109,10 @@ func (ks *keyed) vacateAll(ctx context.Context, all []carrier) []error {
 			continue
 		}
 		if _, twice := seen[in.Ino]; twice {
-			errs[i] = metadata.ErrNotExist
+			again = append(again, i)
 			continue
 		}
-		seen[in.Ino] = struct{}{}
+		seen[in.Ino] = i
 		over = append(over, i)
 	}
 	slices.SortStableFunc(over, func(a, b int) int { return cmp.Compare(all[a].Parent, all[b].Parent) })
@@ -128,6 +129,9 @@ func (ks *keyed) vacateAll(ctx context.Context, all []carrier) []error {
 			errs[over[n]] = victims[n].err
 		}
 		over = over[len(victims):]
+	}
+	for _, i := range again {
+		errs[i] = cmp.Or(errs[seen[all[i].Ino]], metadata.ErrNotExist)
 	}
 	return errs
 }

@@ -90,6 +90,13 @@ func (ps *publications) removeReceived(ctx context.Context, all []Ino) {
 
 func (ps *publications) removeTaken(ctx context.Context, ino Ino) error {
 	o, err := ps.table.pin(ctx, ino, pinUse)
+	if errors.Is(err, ErrLost) { // its device is absent, so no reader has it open either
+		in, failed := ps.meta.Get(ctx, ino)
+		if failed != nil {
+			return failed
+		}
+		return ps.names.unlinkSame(ctx, in, EventConsumed, nil)
+	}
 	if err != nil {
 		return err
 	}

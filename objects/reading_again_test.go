@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -149,6 +151,38 @@ func TestReadingAgain(t *testing.T) {
 			if used := k.used("sim0"); used != 0 {
 				t.Errorf("%v of the device are in use", used)
 			}
+		})
+	}
+}
+
+// TestSessionIsReadAgain kills stores with a reader of a publication that is memory of a session: the reader has it when both come
+// back, and the session is told so, once.
+func TestSessionIsReadAgain(t *testing.T) {
+	const n = 5000
+	for name, received := range map[string]int{"in part": 2000, "received": n} {
+		t.Run(name, func(t *testing.T) {
+			k := newKeptRig(t, sim.Params{Size: 32 << 20})
+			k.absent = 3 * time.Second
+			memory := kit.Memfd(t, 1, lastingSize)
+			a := k.lasting("a", memory, 4)
+			_, errs := a.Publish(objects.WithCall(k.ctx(), 7, false), []objects.Keyed{a.part("k", 1000, n)})
+			noError(t, errors.Join(errs...))
+			in, err := k.store.Lookup(k.ctx(), metadata.PublishIno, "k")
+			noError(t, err)
+			r := k.reader(in.Ino, received)
+			k.kill()
+			r = k.again(r)
+			k.store.ReleaseUnclaimed(k.ctx())
+			a = k.lasting("a", memory, 4)
+			a.Continue(k.ctx())
+			signals, errs := a.Publish(objects.WithCall(k.ctx(), 7, true), []objects.Keyed{a.part("k", 1000, n)})
+			noError(t, errors.Join(errs...))
+			k.rest(r, received%n, kit.Bytes(1, 1000, n))
+			noError(t, signals[0].Wait(k.ctx()))
+			if k.isPublished("k") {
+				t.Error("the name is still there")
+			}
+			noError(t, a.Close(k.ctx()))
 		})
 	}
 }

@@ -107,16 +107,14 @@ func (st *startup) clearPublished(ctx context.Context, o Options, bs *bindings) 
 			if err != nil {
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
 			}
-			if in.Taken && in.Bound == metadata.Unbound {
-				st.received = append(st.received, e.Ino)
-				continue
-			}
-			keep, receipt, err := bs.keepPublished(ctx, in)
-			if err != nil {
+			keep, err := bs.keepPublished(ctx, in)
+			switch {
+			case err != nil:
 				return fmt.Errorf("read the record of publication %q: %w", e.Name, err)
-			}
-			if !keep {
-				over = append(over, metadata.Removal{Name: e.Name, Receipts: receipt})
+			case !keep:
+				over = append(over, metadata.Removal{Name: e.Name})
+			case in.Taken:
+				st.received = append(st.received, e.Ino)
 			}
 		}
 		if len(entries) < publishChunk {

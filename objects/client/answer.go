@@ -117,6 +117,7 @@ func (a *answer) recycle() {
 	if !a.alone || !a.over { // in this order: one that is not alone is still read
 		return
 	}
+	a.unask() // while it is answered: askAgainLocked must not find it neither answered nor forgotten
 	a.mu.Lock()
 	if a.used != nil {
 		a.buf = a.used
@@ -133,7 +134,6 @@ func (a *answer) recycle() {
 	}
 	a.keys, a.ctx, a.into, a.first = nil, nil, nil, part{}
 	s := a.session
-	a.unask()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.spare) < maxSpare {

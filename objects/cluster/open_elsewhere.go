@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/devices/memfd"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 // Its methods may be called from any goroutine; those of nil do nothing.
 type Elsewhere struct {
 	log *zap.Logger
-	// words are the numbers of the files, one for each handle; 0 is free.
+	// words are the number of the file, 0 for none, and the rank of the node for each handle.
 	words memfd.Words
 	file  *os.File
 
@@ -37,7 +39,13 @@ type Elsewhere struct {
 	free []int
 	// awaited are the files of the list that was left, with their places in it.
 	// +checklocks:mu
-	awaited map[objects.Ino][]awaited
+	awaited map[opening][]awaited
+}
+
+// opening is a file that a node has open.
+type opening struct {
+	ino  objects.Ino
+	rank wire.Rank
 }
 
 type awaited struct {
@@ -45,12 +53,20 @@ type awaited struct {
 	at   int
 }
 
+// The words of a place in the list, and the size of the list in bytes.
+const (
+	inoWord = iota
+	rankWord
+	placeWords
+	elsewhereSize = 8 * placeWords * mostElsewhere
+)
+
 // KeepElsewhere starts the list. With resume it continues the one that an earlier process has left, and opens its files.
 func KeepElsewhere(ctx context.Context, k devices.DescriptorStore, resume bool, store *objects.Store, log *zap.Logger) (*Elsewhere, error) {
-	e := &Elsewhere{log: log, at: map[*handle]int{}, awaited: map[objects.Ino][]awaited{}}
+	e := &Elsewhere{log: log, at: map[*handle]int{}, awaited: map[opening][]awaited{}}
 	err := e.find(k, resume)
 	if err == nil {
-		e.words, err = memfd.MapWords(e.file, 0, mostElsewhere)
+		e.words, err = memfd.MapWords(e.file, 0, placeWords*mostElsewhere)
 	}
 	if err != nil {
 		if e.file != nil {
@@ -70,7 +86,7 @@ func (e *Elsewhere) find(k devices.DescriptorStore, resume bool) error {
 			return err
 		}
 		if f := found[elsewhereName]; f != nil {
-			if memfd.Check(f, 8*mostElsewhere) == nil {
+			if memfd.Check(f, elsewhereSize) == nil {
 				e.file = f
 				return nil
 			}
@@ -80,7 +96,7 @@ func (e *Elsewhere) find(k devices.DescriptorStore, resume bool) error {
 		}
 	}
 	var err error
-	if e.file, err = memfd.Create("hmcfs-opened", 8*mostElsewhere); err != nil {
+	if e.file, err = memfd.Create("hmcfs-opened", elsewhereSize); err != nil {
 		return err
 	}
 	return k.Keep(elsewhereName, e.file)
@@ -91,45 +107,58 @@ func (e *Elsewhere) openAgain(ctx context.Context, store *objects.Store) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for at := mostElsewhere - 1; at >= 0; at-- {
-		ino := objects.Ino(e.words.At(at).Load())
-		if ino == 0 {
+		of := opening{objects.Ino(e.word(at, inoWord).Load()), wire.Rank(e.word(at, rankWord).Load())}
+		if of.ino == 0 {
 			e.free = append(e.free, at)
 			continue
 		}
-		f, err := store.OpenFile(ctx, ino)
+		f, err := store.OpenFile(ctx, of.ino)
 		if err != nil { // the node is told when it asks for it
-			e.log.Debug("a file that another node had open could not be opened again", zap.Uint64("ino", uint64(ino)), zap.Error(err))
+			e.log.Debug("a file that another node had open could not be opened again", zap.Uint64("ino", uint64(of.ino)), zap.Error(err))
 			e.clearLocked(at)
 			continue
 		}
-		e.awaited[ino] = append(e.awaited[ino], awaited{f, at})
+		e.awaited[of] = append(e.awaited[of], awaited{f, at})
 	}
 }
+
+func (e *Elsewhere) word(at, n int) *atomic.Uint64 { return e.words.At(placeWords*at + n) }
 
 // +checklocks:e.mu
 func (e *Elsewhere) clearLocked(at int) {
-	e.words.At(at).Store(0)
+	e.word(at, inoWord).Store(0)
 	e.free = append(e.free, at)
 }
 
-// add records a handle that is about to be given to another node, and ends the wait for it.
-func (e *Elsewhere) add(ctx context.Context, h *handle) {
+// add records a handle that is about to be given to a node.
+func (e *Elsewhere) add(by wire.Rank, h *handle) {
 	if e == nil || h.end != nil {
 		return
 	}
-	ino := h.file.Ino()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.free); n > 0 {
 		at := e.free[n-1]
 		e.free = e.free[:n-1]
-		e.words.At(at).Store(uint64(ino))
+		e.word(at, rankWord).Store(uint64(by))
+		e.word(at, inoWord).Store(uint64(h.file.Ino()))
 		e.at[h] = at
 	}
-	if waits := e.awaited[ino]; len(waits) > 0 {
+}
+
+// added ends the wait for a handle, if the node had one of the file when the process before died. Its next one opens these before
+// others.
+func (e *Elsewhere) added(ctx context.Context, by wire.Rank, h *handle) {
+	if e == nil || h.end != nil {
+		return
+	}
+	of := opening{h.file.Ino(), by}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if waits := e.awaited[of]; len(waits) > 0 {
 		e.endLocked(ctx, waits[0])
-		if e.awaited[ino] = waits[1:]; len(waits) == 1 {
-			delete(e.awaited, ino)
+		if e.awaited[of] = waits[1:]; len(waits) == 1 {
+			delete(e.awaited, of)
 		}
 	}
 }
@@ -160,11 +189,11 @@ func (e *Elsewhere) GiveUp(ctx context.Context) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for ino, waits := range e.awaited {
+	for of, waits := range e.awaited {
 		for _, a := range waits {
 			e.endLocked(ctx, a)
 		}
-		delete(e.awaited, ino)
+		delete(e.awaited, of)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects"
 	kept "github.com/hmcfs/hmcfs/tests/keep"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // elsewhereRig is a store with the list of what other nodes have open.
@@ -68,15 +69,21 @@ func (r *elsewhereRig) file(name string) objects.Ino {
 	return a.Ino
 }
 
-// open opens a file as a session does.
+// open opens a file as a session of the node 1 does.
 func (r *elsewhereRig) open(ino objects.Ino) *handle {
+	r.t.Helper()
+	return r.openBy(1, ino)
+}
+
+func (r *elsewhereRig) openBy(node wire.Rank, ino objects.Ino) *handle {
 	r.t.Helper()
 	f, err := r.store.OpenFile(r.t.Context(), ino)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	h := &handle{file: f}
-	r.add(r.t.Context(), h)
+	r.add(node, h)
+	r.added(r.t.Context(), node, h)
 	return h
 }
 
@@ -148,9 +155,11 @@ func TestElsewhere(t *testing.T) {
 	r.unlink("closed", closed, false)
 	r.unlink("never", never, true)
 
+	r.end(r.openBy(2, never)) // which is not the node that is awaited
+	r.want(never, true)
 	a = r.open(twice)
 	r.end(a)
-	r.want(twice, true) // the second node has not come yet
+	r.want(twice, true) // the second program has not come yet
 	b = r.open(twice)
 	r.want(twice, true)
 	r.die(b)

@@ -49,12 +49,15 @@ type handle struct {
 
 // add assigns a number to a file. The session then owns the file.
 func (g *servedSession) add(ctx context.Context, h *handle) (uint64, error) {
-	g.server.o.Elsewhere.add(ctx, h)
+	e := g.server.o.Elsewhere
+	e.add(g.from.Rank, h)
 	number, err := g.number(h)
 	if err != nil {
-		g.server.o.Elsewhere.remove(h)
+		e.remove(h)
+		return 0, err
 	}
-	return number, err
+	e.added(ctx, g.from.Rank, h)
+	return number, nil
 }
 
 // number is add for a handle that is recorded.
