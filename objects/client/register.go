@@ -48,7 +48,7 @@ func (s *Session) register(ctx context.Context, question adminapi.Register, file
 	for kept := false; !kept; {
 		var generation int
 		if id, generation, err = s.registerOnce(ctx, question, files); err != nil {
-			adminapi.CloseAll(own)
+			go adminapi.CloseAll(own) // which waits for the file system of a file, and that may not answer
 			return 0, err
 		}
 		// Otherwise the daemon that has registered it is gone.
