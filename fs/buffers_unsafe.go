@@ -2,6 +2,7 @@ package fs
 
 import (
 	"reflect"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -44,10 +45,11 @@ func populate(slices [][]byte) {
 		if len(s) == 0 {
 			continue
 		}
-		at := unsafe.Pointer(unsafe.SliceData(s))
-		before := uintptr(at) % uintptr(pageSize)
-		pages := unsafe.Slice((*byte)(unsafe.Add(at, -int(before))), int(before)+len(s))
-		_ = unix.Madvise(pages, unix.MADV_POPULATE_READ) // memory of a device that has no such pages is there
+		at := uintptr(unsafe.Pointer(unsafe.SliceData(s)))
+		from := at &^ (uintptr(pageSize) - 1)
+		// Memory of a device that has no such pages is there.
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, at-from+uintptr(len(s)), unix.MADV_POPULATE_READ)
+		runtime.KeepAlive(s)
 	}
 }
 

@@ -237,7 +237,8 @@ func (x *Extents) take(ctx context.Context, want, extra uint64) (arena.Lease, er
 		}
 	}
 	for {
-		coming, leaving := x.tier.late.next(), x.tier.leaving.next()
+		// In this order: memory that leaves is late before it is not leaving any more.
+		leaving, coming := x.tier.leaving.next(), x.tier.late.next()
 		lease, err := x.tier.arena.AllocSome(ctx, devices.Size(want), devices.Size(x.page))
 		if coming == nil && leaving == nil || !errors.Is(err, devices.ErrOutOfMemory) {
 			return lease, err
