@@ -120,29 +120,32 @@ func (w *wire) u64(v *uint64) {
 // str transfers a string, after its length.
 func (w *wire) str(v *string) {
 	n := uint64(len(*v))
-	w.u(&n)
-	switch {
-	case !w.reading:
+	if w.u(&n); w.reading {
+		*v = string(w.part(n, "string"))
+	} else {
 		w.data = append(w.data, *v...)
-	case n > uint64(len(w.data)):
-		w.fail("truncated string")
-	default:
-		*v, w.data = string(w.data[:n]), w.data[n:]
 	}
 }
 
 // bytes is str for bytes. Those that are read are part of the record.
 func (w *wire) bytes(v *[]byte) {
 	n := uint64(len(*v))
-	w.u(&n)
-	switch {
-	case !w.reading:
+	if w.u(&n); w.reading {
+		*v = w.part(n, "bytes")
+	} else {
 		w.data = append(w.data, *v...)
-	case n > uint64(len(w.data)):
-		w.fail("truncated bytes")
-	default:
-		*v, w.data = w.data[:n:n], w.data[n:]
 	}
+}
+
+// part reads n bytes, which are part of the record; nil if it has fewer.
+func (w *wire) part(n uint64, what string) []byte {
+	if n > uint64(len(w.data)) {
+		w.fail("truncated " + what)
+		return nil
+	}
+	p := w.data[:n:n]
+	w.data = w.data[n:]
+	return p
 }
 
 // time transfers a time.
