@@ -91,8 +91,9 @@
 // The first descriptor of bind and export is the file's, opened in any mode, O_PATH being
 // enough: it names the file, and proves that the kernel let its holder reach the file. What
 // the user may do with the file is determined by its mode and by the peer's credentials as the
-// kernel reports them: user, groups and process. The descriptors that follow, and all of
-// register, are the memory's. Every descriptor that is announced must arrive and be used by a
+// kernel reports them: user, groups and process. A bind or an export that has a path instead has
+// no such descriptor: the daemon checks the user's permissions along the path. The descriptors
+// that follow, and all of register, are the memory's. Every descriptor that is announced must arrive and be used by a
 // piece; no others are accepted.
 //
 // The daemon closes the connection after its reply, unless the reply is to hold an export

@@ -21,7 +21,7 @@ import time
 import weakref
 from typing import Any, Sequence
 
-from . import _errors, _frames
+from . import _dtypes, _errors, _frames
 from ._fs import Future
 from ._memory import address, flat
 from ._session import Answer, Session, _open, _open_lock
@@ -276,9 +276,7 @@ def _like(x: Any, shape: Sequence[int], what: str) -> Any:
     if _is_torch(x):
         return x.new_empty(tuple(shape), requires_grad=False)
     if hasattr(x, "dtype"):
-        import numpy
-
-        return numpy.empty(shape, x.dtype)
+        return _dtypes.package("numpy", what).empty(shape, x.dtype)
     raise _errors.Invalid(f"{what}: give out=, memory for the result")
 
 
@@ -422,8 +420,7 @@ class Communicator:
         All ranks call it together, each with a shape of its own, and map the memory of each other. With
         shared=False one rank calls it alone: such an array is for messages, and slower in collectives.
         """
-        import numpy
-
+        numpy = _dtypes.package("numpy", "memory of ranks")
         kind = numpy.dtype(dtype)
         size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
         if size == 0:
@@ -441,8 +438,7 @@ class Communicator:
 
     def _array(self, piece: _Piece) -> Any:
         """Return the memory as an array of bytes, which frees it when nothing refers to it any more."""
-        import numpy
-
+        numpy = _dtypes.package("numpy", "memory of ranks")
         with self._lock:
             self._pieces[piece.start] = piece
         array = numpy.frombuffer(piece.view, "u1")
