@@ -114,9 +114,11 @@ y = fs.open("sim0/x").numpy()
 z = fs.empty(1000)
 z[:] = 7
 bound = fs.bind("host/bound", z)
+events = fs.watch("no-*")
 step()
 assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
 fails(lambda: offered.result(timeout=60))
+assert isinstance(fails(lambda: next(events)), hmcfs.Disconnected)
 want = open(sys.argv[1], "rb").read()
 assert x.tobytes() == y.tobytes() == want
 y[:] = 5

@@ -435,12 +435,9 @@ class FileSystem:
             if blobs is None:
                 raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
             lists.append(blobs)
-        lines = session.call("mset", list(data), lists)
+        lines = session.call("mset", list(data), lists, ttl=ttl)
         failed = {one.index for one in lines if one.code}
-        named = [key for i, key in enumerate(data) if i not in failed]
-        self._named.update((key, data[key]) for key in named)
-        if ttl and named:
-            self.expire(ttl, *named)
+        self._named.update((key, x) for i, (key, x) in enumerate(data.items()) if i not in failed)
         self._raise(lines, list(data))
 
     def mget(self, keys: Sequence[str], out: Sequence[Any], *, timeout: float = 0) -> None:
@@ -567,7 +564,10 @@ class FileSystem:
         return future
 
     def watch(self, prefix: str = "") -> Iterator[Event]:
-        """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on, without end."""
+        """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on.
+
+        They have no end: when the daemon ends, and none continues, Disconnected is raised.
+        """
         return self._events(*self._stream(), prefix[:-1] if prefix.endswith("*") else prefix)
 
     def _stream(self) -> "tuple[socket.socket, Any, float]":
@@ -604,12 +604,13 @@ class FileSystem:
                     event = Event(json.loads(line))
                     if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
                         yield event
-            if not limit:
-                return
             try:
-                s, stream, limit = retry(self.socket_path, limit, lambda: False, self._stream)
-            except _errors.HmcfsError:
-                return
+                found = retry(self.socket_path, limit, lambda: False, self._stream) if limit else None
+            except _errors.HmcfsError as e:
+                raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events: {e}") from e
+            if found is None:
+                raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events; connect again")
+            s, stream, limit = found
             now = datetime.datetime.now(datetime.timezone.utc).isoformat()
             yield Event(seq=0, time=now, event="dropped", key="", size=0, dropped=0)
 

@@ -435,6 +435,10 @@ def test_watch_takes_a_pattern(fs):
 def test_mset_with_time_to_live(fs):
     x = fs.empty(100)
     x[:] = 3
+    for ttl in (0.5, -1, float("nan"), "60"):
+        with pytest.raises(hmcfs.Invalid):
+            fs.mset({"brief": x}, ttl=ttl)
+    assert not fs.exists("brief")
     fs.mset({"brief": x}, ttl=60)
     assert int(os.getxattr(path("keys/brief"), "user.hmc.ttl")) in (59, 60, 61)
     assert fs.get("brief") == x.tobytes()
