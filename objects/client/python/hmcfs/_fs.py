@@ -169,6 +169,9 @@ class FileSystem:
     are done, as the first one's error, whose ``failures`` has all of them by key.
     """
 
+    # _timeout is the time, in seconds, for which a daemon may take to answer a new session.
+    _timeout = 10.0
+
     def __init__(self, path: str, socket_path: str) -> None:
         self.path = path
         self.socket_path = socket_path
@@ -204,7 +207,7 @@ class FileSystem:
     def _open(self) -> tuple[Session, Slots]:
         with self._lock:
             if self._session is None or self._slots is None:
-                self._session = Session(self.socket_path)
+                self._session = Session(self.socket_path, self._timeout)
                 self._slots = Slots(self._session)
             return self._session, self._slots
 
