@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Sequence
+from typing import Any, Sequence, Tuple
 
 from . import _dtypes, _errors, _frames
 from ._fs import Future
@@ -189,7 +189,8 @@ class _Link(Session):
         """Make a call, wait for its end, and return its value. An interrupt ends it early."""
         answer = self.begin(verb, **fields)
         try:
-            return answer.wait()[0].size
+            value: int = answer.wait()[0].size
+            return value
         finally:
             self.stop(answer)
 
@@ -218,7 +219,7 @@ class _Link(Session):
         return True
 
 
-class _Part(tuple):
+class _Part(Tuple[int, int, int, int]):
     """A range of elements: type, memory, offset in bytes, count."""
 
     type = property(lambda self: self[0])
@@ -371,7 +372,7 @@ class Communicator:
         ours, theirs = socket.socketpair()
         try:
             # It stays in this session, with which the kernel shares processors between groups of processes.
-            self._server = subprocess.Popen(["hmcfs", "rank-server"], executable=binary, stdin=theirs, stdout=subprocess.DEVNULL)
+            self._server = subprocess.Popen(["hmcfs", "rank-server"], executable=binary, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
         except OSError as e:
             ours.close()
             raise _errors.Unsupported(f"start {binary}: {e}; set HMCFS_BINARY to the path of hmcfs") from e
@@ -432,7 +433,8 @@ class Communicator:
     def _allocate(self, verb: str, size: int) -> _Piece:
         answer = self._link.begin(verb, number=size, kind=_Memory)
         try:
-            return answer.piece(size)
+            piece: _Piece = answer.piece(size)
+            return piece
         finally:
             self._link.stop(answer)
 
@@ -654,6 +656,8 @@ class Communicator:
         self._give_back()
         arguments = _Arguments(self)
         succeeded = False
+        reads: _Part | None
+        writes: _Part | None
         try:
             if source is result and source is not None:
                 reads = writes = arguments.use(source, verb, read=True, write=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 from .. import _errors
 from .._fs import FileSystem, connect
@@ -23,6 +23,7 @@ __all__ = [
     "HeteroClient", "MetaInfo", "SetParam", "WriteMode",
 ]
 
+_T = TypeVar("_T")
 _MAX_FUTURE_MS = 30 * 60 * 1000
 # _STATUS are the names of openYuanrong's statuses; docs/seeds.md has the whole table.
 _STATUS = {
@@ -143,7 +144,7 @@ def _keys(keys: Any) -> list[str]:
         _typed("a key", key, str)
     if not keys:
         raise DatasystemError(_errors.Invalid("keys must not be empty"))
-    return keys
+    return list(keys)
 
 
 def _checked(keys: Any, lists: Any) -> None:
@@ -304,7 +305,7 @@ class HeteroClient:
         pieces.update(zip(new, staged))
         return [pieces[i] for i in range(len(keys))]
 
-    def _run(self, make: Callable[[], Any]) -> Any:
+    def _run(self, make: Callable[[], _T]) -> _T:
         try:
             return make()
         except DatasystemError:
@@ -499,8 +500,13 @@ class HeteroClient:
 
     def exist(self, keys: list[str]) -> list[bool]:
         """Report for each key whether its bytes are there."""
-        found = self._run(lambda: self.fs.exists(*_keys(keys)))
-        return found if isinstance(found, list) else [found]
+        keys = _keys(keys)
+
+        def make() -> list[bool]:
+            found = self.fs.exists(*keys)
+            return found if isinstance(found, list) else [found]
+
+        return self._run(make)
 
     def batch_is_exist(self, keys: list[str]) -> list[int]:
         """Report for each key, by 1 or 0, whether its bytes are there."""
