@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,redis,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 # The package whose tests take longest begins first, beside all others.
 PKGS          ?= ./tests ./...
 TALLY         := $(GO) run ./tests/tally
