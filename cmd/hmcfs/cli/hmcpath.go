@@ -44,8 +44,11 @@ func (a *app) addMount(cmd *cobra.Command) *trees {
 	return t
 }
 
-// close ends the sessions.
+// close ends the sessions; nil trees have none.
 func (t *trees) close() {
+	if t == nil {
+		return
+	}
 	for _, s := range t.sessions {
 		_ = s.session.Close() // nothing is left to write
 	}
