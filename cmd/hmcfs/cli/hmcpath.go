@@ -145,6 +145,7 @@ type changedFiles interface {
 	Link(from, to string) error
 	Truncate(name string, size int64) error
 	Rename(from, to string) error
+	RenameNew(from, to string) error
 	Remove(name string) error
 	Copy(ctx context.Context, from, to string) (int64, error)
 	SetAttribute(name, attribute string, value []byte) error

@@ -7,9 +7,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/copier"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 )
 
 // keyFiles are the files of keys/ or publish/, by key.
@@ -82,4 +87,83 @@ func (a keyVerbs) keysOf(ctx context.Context, m place.Mount, dir string) (keyFil
 	t := &trees{app: a.app, mount: m.MountPoint, sessions: map[string]*sessionTree{}}
 	tree, _, err := t.find(ctx, hmcPrefix+dir)
 	return sessionKeys{tree, dir}, t, err
+}
+
+// inoOf returns the inode number of a file.
+func inoOf(st fs.FileInfo) metadata.Ino {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return metadata.Ino(sys.Ino)
+	}
+	return 0
+}
+
+// publishOne publishes a file through a session, and returns its inode number. One from outside the daemon is copied to a
+// device first.
+func (t *trees) publishOne(ctx context.Context, m place.Mount, device string, p keyPath, r *keyReport) (ino metadata.Ino, err error) {
+	text, staged := p.path, !isHMC(p.path) && !isOn(m, p.path)
+	if staged {
+		if err = t.hasDevice(ctx, m, device); err != nil {
+			return 0, err
+		}
+		text = hmcPrefix + string(devices.NameOf(device)) + "/" + stagedName()
+		o := copier.Options{New: true, Started: r.bar.grow, Moved: r.bar.add}
+		if err = t.throughSession(ctx, []string{p.path, text}, &o); err != nil {
+			return 0, err
+		}
+		if _, err = copier.Copy(ctx, []string{p.path}, text, o); err != nil {
+			return 0, err
+		}
+	}
+	s, name, err := t.find(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	st, err := s.Stat(name)
+	if err == nil {
+		ino = inoOf(st)
+		published := publishDir + "/" + p.key
+		err = notPublished(s.RenameNew(name, published), p.path, "hmcfs rm "+hmcPrefix+published)
+	}
+	if err != nil && staged {
+		_ = s.Remove(name) // it is only a copy
+	}
+	return ino, named(text, err)
+}
+
+// hasDevice returns an error unless there is a device.
+func (t *trees) hasDevice(ctx context.Context, m place.Mount, text string) error {
+	s, root, err := t.find(ctx, hmcPrefix)
+	if err != nil {
+		return err
+	}
+	entries, err := s.ReadDir(root)
+	if names := devicesIn(entries); err == nil && !slices.Contains(names, string(devices.NameOf(text))) {
+		return noDevice(m, text, names)
+	}
+	return err
+}
+
+// rename gives a file another name, or one in a directory, and returns the route of its bytes.
+func (t *trees) rename(ctx context.Context, from, to string, replace bool) (way string, err error) {
+	_, source, err := t.find(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	s, target, err := t.find(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	if st, serr := s.Stat(target); serr == nil && st.IsDir() {
+		target = path.Join(target, path.Base(source))
+	}
+	if replace {
+		err = s.Rename(source, target)
+	} else {
+		err = s.RenameNew(source, target)
+	}
+	if err != nil {
+		return "", err
+	}
+	value, _ := s.Attribute(target, pathXattr) // a file that has not moved has none
+	return string(value), nil
 }
