@@ -135,7 +135,7 @@ lint: vet types bin/tools/golangci-lint ## Run the linters of .golangci.yml, and
 	bin/tools/golangci-lint run $(PKGS)
 
 types: ## Check the types of the Python package, where mypy is
-	@cd objects/client/python && if command -v mypy >/dev/null; then mypy --no-incremental -p hmcfs; else echo "types: skipped, there is no mypy (Debian's package mypy)"; fi
+	@cd objects/client/python && if command -v mypy >/dev/null; then mypy --cache-dir /dev/null -p hmcfs; else echo "types: skipped, there is no mypy (Debian's package mypy)"; fi
 
 # Needs the network: where the database does not answer it fails and says that
 # nothing was checked, or only says so with VULNFLAGS=-optional.

@@ -77,7 +77,7 @@ func (g *Guest) Ino(ctx context.Context, name string) (ino metadata.Ino, tensor 
 		}
 		if ino = metadata.Ino(at.ino); isView(ino) {
 			var ok bool
-			if ino, tensor, ok = g.fs.tensor(ino); ok {
+			if ino, tensor, ok = g.fs.views.tensor(ino); ok {
 				return nil
 			}
 		}
