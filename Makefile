@@ -42,7 +42,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet types vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,8 +131,11 @@ vet: bin/tools/checklocks ## Run go vet and the lock annotations' checker
 	$(GO) vet -tags invariants $(PKGS)
 	$(GO) vet -vettool=$(CURDIR)/bin/tools/checklocks -inferred=false $(PKGS)
 
-lint: vet bin/tools/golangci-lint ## Run the linters of .golangci.yml
+lint: vet types bin/tools/golangci-lint ## Run the linters of .golangci.yml, and those above
 	bin/tools/golangci-lint run $(PKGS)
+
+types: ## Check the types of the Python package, where mypy is
+	@cd objects/client/python && if command -v mypy >/dev/null; then mypy --no-incremental -p hmcfs; else echo "types: skipped, there is no mypy (Debian's package mypy)"; fi
 
 # Needs the network: where the database does not answer it fails and says that
 # nothing was checked, or only says so with VULNFLAGS=-optional.

@@ -62,7 +62,11 @@ func (t *Files) Limits() []metadata.LimitStatus { return t.fs.streams.limits() }
 // Tensor returns the file, and the path in its view, of the tensor that an inode number is for.
 // ok is false for any other inode.
 func (t *Files) Tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
-	n, err := t.fs.views.get(ino)
+	return t.fs.tensor(ino)
+}
+
+func (f *filesystem) tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
+	n, err := f.views.get(ino)
 	if err != nil || n.tensor == nil {
 		return 0, "", false
 	}

@@ -24,7 +24,12 @@ func pythonFolder(t *testing.T) string {
 // runPython runs Python with the package, in an empty folder.
 func runPython(t *testing.T, m *mnt.M, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-B"}, args...)...)
+	runPythonOf(t, kit.Python(), m, args...)
+}
+
+func runPythonOf(t *testing.T, python string, m *mnt.M, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python, append([]string{"-B"}, args...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir,
 		"CTRL_UDS_DIR="+cmd.Dir)
@@ -46,6 +51,21 @@ func TestPythonPackage(t *testing.T) {
 		kit.Require(t, "torch")
 		runPytest(t, m, withTorch)
 	})
+	t.Run("plain", func(t *testing.T) { runPlain(t, m) })
+}
+
+// runPlain uses the package by the standard library alone, with each Python that is there: later ones
+// have buffers and mappings that others lack.
+func runPlain(t *testing.T, m *mnt.M) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, name := range []string{kit.Python(), "python3.9", "python3.10", "python3.12", "python3.13", "python3.14"} {
+		out, err := exec.Command(name, "-c", "import sys; print(sys.version)").Output()
+		if err == nil && !seen[string(out)] {
+			seen[string(out)] = true
+			runPythonOf(t, name, m, filepath.Join(pythonFolder(t), "tests", "plain.py"))
+		}
+	}
 }
 
 // runPytest runs tests of the Python package.
@@ -94,9 +114,11 @@ y = fs.open("sim0/x").numpy()
 z = fs.empty(1000)
 z[:] = 7
 bound = fs.bind("host/bound", z)
+events = fs.watch("no-*")
 step()
 assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
 fails(lambda: offered.result(timeout=60))
+assert isinstance(fails(lambda: next(events)), hmcfs.Disconnected)
 want = open(sys.argv[1], "rb").read()
 assert x.tobytes() == y.tobytes() == want
 y[:] = 5

@@ -214,6 +214,30 @@ except FileNotFoundError as e:
     assert isinstance(e, hmcfs.NotFound) and e.filename == "sim0/none"
 fs.remove("sim0/py")
 fs.remove("host/py")
+import importlib.util
+if importlib.util.find_spec("numpy"):
+    import numpy as np
+    x = np.frombuffer(want[:3000000], "f4").reshape(750, 1000)
+    name = fs.path + "/host/m.safetensors"
+    for take in (x, x[::-1].copy()):
+        hmcfs.save_file({"x": take, "b": np.arange(6)}, name)
+        assert hmcfs.load_file(name, framework="numpy")["x"].tobytes() == take.tobytes()
+    hmcfs.save_file(x, fs.path + "/sim0/x.npy")
+    assert hmcfs.load_file(fs.path + "/sim0/x.npy", framework="numpy")["x"].tobytes() == x.tobytes()
+    for bad, error in (("/none/x.npy", hmcfs.NotFound), ("/keys/x.npy", hmcfs.HmcfsError)):
+        try:
+            hmcfs.save_file(x, fs.path + bad)
+            raise AssertionError("a file was saved in a directory that does not exist, or that has keys")
+        except error as e:
+            assert isinstance(e, OSError) and e.filename == fs.path + bad, e
+    live = fs.empty(5000)
+    live[:] = 7
+    with fs.bind("host/live", live):
+        live[5] = 8
+        assert fs.read("host/live") == live.tobytes()
+    assert [n for n in fs.listdir("host") if n[0] != "."] == ["b", "m.safetensors"], fs.listdir("host")
+    fs.remove("host/m.safetensors")
+    fs.remove("sim0/x.npy")
 '
 `)
 	want, err := os.ReadFile(filepath.Join(s.home, "a"))
