@@ -2,10 +2,10 @@ package tests
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -171,29 +171,43 @@ print("done", flush=True)
 	said("done")
 }
 
-// TestPythonDocument runs every snippet of docs/python.md.
-func TestPythonDocument(t *testing.T) {
+// TestPythonDocuments runs every snippet of Python in docs: those about cards on a simulated device, and those about a
+// served directory by the socket of the daemon, where the mount is not used.
+func TestPythonDocuments(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
 	m := mnt.Mount(t, mnt.Options{})
-	text, err := os.ReadFile(filepath.Join("..", "docs", "python.md"))
-	must(t, err)
-	snippets := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(snippets) < 3 {
-		t.Fatalf("%d snippets", len(snippets))
-	}
+	there := strings.NewReplacer("/mnt/hmc", m.Dir, "cuda0", "sim0", `os.path.expanduser("~/hmcfs-files")`, "hmcfs.connect().socket_path")
+	runPython(t, m, "-c", `
+import hmcfs, numpy as np
+fs = hmcfs.connect()
+np.save(fs.path + "/sim0/w.npy", np.arange(1000.0))
+for device in ("host", "sim0"):
+    hmcfs.save_file({"h/0/attn.weight": np.arange(10.0)}, fs.path + f"/{device}/m.safetensors")
+`)
 	// fsspec finds hmcfs:// by the entry point of an installed package, as TestWheel checks.
 	site := filepath.Join(t.TempDir(), "hmcfs-0.dist-info")
 	must(t, os.Mkdir(site, 0o700))
 	must(t, os.WriteFile(filepath.Join(site, "METADATA"), []byte("Name: hmcfs\nVersion: 0\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(site, "entry_points.txt"), []byte("[fsspec.specs]\nhmcfs = hmcfs._fsspec:HmcfsFileSystem\n"), 0o600))
 	t.Setenv("PYTHONPATH", filepath.Dir(site))
-	for _, snippet := range snippets {
-		if strings.Contains(snippet[1], "hmcfs.init()") {
-			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])
-			continue
+	pages, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	ran := 0
+	for _, page := range pages {
+		for i, snippet := range blocks(document(t, page[len("../"):]), "python") {
+			ran++
+			t.Run(fmt.Sprintf("%s-%d", filepath.Base(page), i), func(t *testing.T) {
+				if strings.Contains(snippet, "hmcfs.init()") {
+					runRanks(t, 2, kit.Python(), "-B", "-c", snippet)
+					return
+				}
+				runPython(t, m, "-c", there.Replace(snippet))
+			})
 		}
-		runPython(t, m, "-c", snippet[1])
+	}
+	if ran < 14 {
+		t.Errorf("only %d snippets", ran)
 	}
 }
 
