@@ -96,6 +96,7 @@ bench: deps build ## Measure, and write docs/benchmarks.md, its pages and the RE
 	$(GO) run ./tests/bench -write $(if $(VRAMFS),-vramfs $(VRAMFS))
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
+	$(GO) run ./tests/bench -held -write
 	$(GO) run ./tests/scale -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,14 +133,22 @@ func TestHeldFullDisk(t *testing.T) {
 	disk := mnt.Tmpfs(t, "256m")
 	h.m.StateDir = filepath.Join(disk, "state")
 	h.m.Start()
-	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
-	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	for _, name := range []string{"host/file", "sim0/file", "host/gone", "sim0/gone", "host/grown", "sim0/grown"} {
+		must(t, os.WriteFile(h.m.Path(name), heldContent(), 0o600))
+	}
 	fill, err := os.Create(filepath.Join(disk, "fill"))
 	must(t, err)
 	for piece := make([]byte, 1<<20); err == nil; {
 		_, err = fill.Write(piece)
 	}
 	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
+	for _, device := range h.devices { // the records of this are the last that find room
+		must(t, os.Remove(h.m.Path(device, "gone")))
+		grown, err := os.OpenFile(h.m.Path(device, "grown"), os.O_WRONLY|os.O_APPEND, 0)
+		must(t, err)
+		_, err = grown.Write(heldContent())
+		must(t, errors.Join(err, grown.Close()))
+	}
 	h.m.KillDaemon()
 	kit.Eventually(t, time.Minute, func() error {
 		_, fault := os.ReadDir(h.m.Path("host"))
@@ -153,6 +162,62 @@ func TestHeldFullDisk(t *testing.T) {
 		h.m.Start()
 	}
 	h.check(false)
+	for _, device := range h.devices {
+		got, err := os.ReadFile(h.m.Path(device, "grown"))
+		must(t, errors.Join(err, kit.Same(device+"/grown", got, slices.Concat(heldContent(), heldContent()))))
+		wantErrno(t, os.Remove(h.m.Path(device, "gone")), unix.ENOENT)
+		must(t, kit.WriteNew(h.m.Path(device, "new"), heldContent()))
+	}
+}
+
+// TestHeldOutOfMemory has the kernel kill the daemon for want of memory, in a cgroup of the daemon, its holder and a program that takes
+// all of it. The holder is spared, and a daemon that it has started is as likely to be killed as the first one was.
+func TestHeldOutOfMemory(t *testing.T) {
+	kit.Require(t, "cgroup", "root", "tool:tail")
+	group, err := kit.NewMemoryGroup("hmcfs-held", 256<<20)
+	must(t, err)
+	t.Cleanup(func() { must(t, group.Remove()) })
+	h := heldMount(t)
+	first := h.m.Status()
+	must(t, errors.Join(group.Add(first.PID), group.Add(first.Holder.PID)))
+	usual := oomOf(t, first.PID)
+	if spared := oomOf(t, first.Holder.PID); spared != "-900" {
+		t.Errorf("the holder's oom_score_adj is %q", spared)
+	}
+	h.use(map[string]func(*heldUser) error{
+		"host/names": (*heldUser).names, "host/map": (*heldUser).mapped, "sim0/write": (*heldUser).write,
+		"sim0/append": (*heldUser).append, "sim0/nameless": (*heldUser).nameless,
+	}, func() {
+		for range kit.Rounds(1, 1, 20) {
+			h.others(func() {
+				must(t, os.WriteFile(oomFile(h.m.Status().PID), []byte("1000"), 0)) // it is killed first
+				words := append(group.Before(), "tail", "/dev/zero")                // which keeps a line, and there is no end of it
+				hog := exec.Command(words[0], words[1:]...)
+				must(t, hog.Start())
+				if err := hog.Wait(); err == nil { // the kernel kills it in its turn
+					t.Error("the memory suffices")
+				}
+			})
+		}
+	})
+	last := h.m.Status()
+	if last.Holder.PID != first.Holder.PID || last.Holder.Deaths == 0 {
+		t.Errorf("the holder %+v was followed by %+v", first.Holder, last.Holder)
+	}
+	if now := oomOf(t, last.PID); now != usual {
+		t.Errorf("the daemon's oom_score_adj is %q after %q", now, usual)
+	}
+	h.checkEnd()
+}
+
+// oomFile returns the file that says how likely the kernel kills a process when memory is short.
+func oomFile(pid int) string { return fmt.Sprintf("/proc/%d/oom_score_adj", pid) }
+
+func oomOf(t *testing.T, pid int) string {
+	t.Helper()
+	data, err := os.ReadFile(oomFile(pid))
+	must(t, err)
+	return strings.TrimSpace(string(data))
 }
 
 // heldContent returns the content of the files of TestHeldEnds.
