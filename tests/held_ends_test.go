@@ -181,8 +181,10 @@ func TestHeldOutOfMemory(t *testing.T) {
 	first := h.m.Status()
 	must(t, errors.Join(group.Add(first.PID), group.Add(first.Holder.PID)))
 	usual := oomOf(t, first.PID)
-	if spared := oomOf(t, first.Holder.PID); spared != "-900" {
-		t.Errorf("the holder's oom_score_adj is %q", spared)
+	if exec.Command("sh", "-c", "echo -900 >/proc/self/oom_score_adj").Run() == nil { // in containers even root may not
+		if spared := oomOf(t, first.Holder.PID); spared != "-900" {
+			t.Errorf("the holder's oom_score_adj is %s", spared)
+		}
 	}
 	h.use(map[string]func(*heldUser) error{
 		"host/names": (*heldUser).names, "host/map": (*heldUser).mapped, "sim0/write": (*heldUser).write,

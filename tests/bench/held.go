@@ -17,12 +17,10 @@ type held struct {
 	measure.Undo
 
 	opts options
-	lab  *lab // only its directory, and its mount with a holder
-	// bare is the mount without a holder.
-	bare *measure.Mount
+	lab  *lab // only its directory, and the mount whose daemon is replaced
 }
 
-// setUp mounts both.
+// setUp makes the mount whose daemon is replaced.
 func (h *held) setUp(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("mounting with passthrough needs root")
@@ -31,14 +29,7 @@ func (h *held) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	h.Later(h.lab.Close)
-	specs := []string{"host,size=256MiB", "sim:0,size=256MiB", "opencl:0,size=256MiB"}
-	if h.lab.mnt, err = h.lab.mountAt(ctx, "held", specs...); err != nil {
-		return err
-	}
-	h.bare = &measure.Mount{Program: h.opts.hmcfs, Point: h.lab.mnt.Point + ".bare"}
-	if err = h.bare.Start(ctx, append(measure.Devices(specs...), "--no-hold")...); err == nil {
-		h.lab.Later(func() error { return h.bare.Unmount(ctx) })
-	}
+	h.lab.mnt, err = h.lab.mountAt(ctx, "held", "host,size=64MiB", "sim:0,size=64MiB", "opencl:0,size=64MiB")
 	return err
 }
 
@@ -46,7 +37,8 @@ func (h *held) setUp(ctx context.Context) (err error) {
 func (h *held) facts(ctx context.Context) *facts {
 	f := newFacts(ctx, h.opts)
 	f.add("Go", runtime.Version())
-	f.last = fmt.Sprintf("- %d deaths and %d upgrades; medians of %d turns for what the holder costs\n\n", h.opts.deaths, h.opts.deaths, h.turns())
+	f.last = fmt.Sprintf("- %d deaths and %d upgrades; medians of %d rounds of %d turns for what the holder costs\n\n",
+		h.opts.deaths, h.opts.deaths, h.opts.rounds, heldTurns)
 	return f
 }
 

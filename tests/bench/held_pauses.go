@@ -24,9 +24,9 @@ func (h *held) pauseRows() []row {
 	notes := []string{
 		"For each device a thread opens a file, reads and writes 4 KiB of it, closes it, makes a file and removes it, again and again, and",
 		"compares all bytes. The pause is the longest call of any of them that ended after the daemon was asked to end and began before all of",
-		"them had gone on with the next one. The daemon has served for 0.2 to 1.2 s each time. max is the longest of all.",
+		"them had gone on with the next one. The daemon has served for 0.1 to 0.5 s each time. max is the longest of all.",
 	}
-	row := func(name string, replace func(context.Context, *measure.Mount) error, most float64) row {
+	pause := func(name string, replace func(context.Context, *measure.Mount) error, most float64) row {
 		return row{
 			name: name, unit: seconds, notes: notes,
 			custom: func(ctx context.Context, _ int) (result, error) { return h.pauses(ctx, replace) },
@@ -34,8 +34,8 @@ func (h *held) pauseRows() []row {
 		}
 	}
 	return []row{
-		row("pause, kill -9 of the daemon", func(_ context.Context, m *measure.Mount) error { return unix.Kill(m.PID, unix.SIGKILL) }, 2),
-		row("pause, hmcfs upgrade", func(ctx context.Context, m *measure.Mount) error {
+		pause("pause, kill -9 of the daemon", func(_ context.Context, m *measure.Mount) error { return unix.Kill(m.PID, unix.SIGKILL) }, 2),
+		pause("pause, hmcfs upgrade", func(ctx context.Context, m *measure.Mount) error {
 			_, err := measure.Output(m.Command(ctx, m.Program, "upgrade", "--program", m.Program, m.Point))
 			return err
 		}, 0.5),
@@ -90,7 +90,7 @@ func (h *held) pauses(ctx context.Context, replace func(context.Context, *measur
 
 // pause replaces the daemon at a random moment, and returns the pause once another one serves and every prober has gone on.
 func (h *held) pause(ctx context.Context, probers []*prober, replace func(context.Context, *measure.Mount) error) (time.Duration, error) {
-	wait := 200*time.Millisecond + time.Duration(mrand.IntN(1000))*time.Millisecond
+	wait := 100*time.Millisecond + time.Duration(mrand.IntN(400))*time.Millisecond
 	if err := waits(ctx, wait); err != nil {
 		return 0, err
 	}

@@ -178,6 +178,6 @@ func TestSmallHeld(t *testing.T) {
 	}
 	kit.Require(t, "fuse", "root", "opencl")
 	o := defaults()
-	o.held, o.deaths, o.files = true, 1, 20
-	small(t, o, heldBegin, (&held{opts: o, lab: &lab{opts: o, mnt: &measure.Mount{Point: "mnt"}}, bare: &measure.Mount{Point: "bare"}}).rows())
+	o.held, o.deaths, o.files, o.sizeArg = true, 1, 20, "4MiB"
+	small(t, o, heldBegin, (&held{opts: o, lab: &lab{opts: o, mnt: &measure.Mount{Point: "mnt"}}}).rows())
 }
