@@ -144,10 +144,10 @@ func TestHeldFullDisk(t *testing.T) {
 	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
 	for _, device := range h.devices { // the records of this are the last that find room
 		must(t, os.Remove(h.m.Path(device, "gone")))
-		grown, err := os.OpenFile(h.m.Path(device, "grown"), os.O_WRONLY|os.O_APPEND, 0)
-		must(t, err)
-		_, err = grown.Write(heldContent())
-		must(t, errors.Join(err, grown.Close()))
+		grown, fault := os.OpenFile(h.m.Path(device, "grown"), os.O_WRONLY|os.O_APPEND, 0)
+		must(t, fault)
+		_, fault = grown.Write(heldContent())
+		must(t, errors.Join(fault, grown.Close()))
 	}
 	h.m.KillDaemon()
 	kit.Eventually(t, time.Minute, func() error {

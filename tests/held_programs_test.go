@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,7 +18,9 @@ import (
 )
 
 // TestHeldPrograms upgrades the daemon and kills it, in turns, under programs of others: fio, which verifies what it has
-// written, and git, which clones a repository. They end without an error, and what they have made is whole.
+// written, and git, which clones a repository. They end without an error, and what they have made is whole. For 30 of each:
+//
+//	go test ./tests -run TestHeldPrograms -kills 30 -timeout 10m
 func TestHeldPrograms(t *testing.T) {
 	kit.Require(t, "tool:fio", "tool:git")
 	h := heldMount(t)
@@ -29,7 +32,7 @@ func TestHeldPrograms(t *testing.T) {
 	h.use(map[string]func(*heldUser) error{
 		"host/fio": fio, "sim0/fio": fio, "host/clone": clone, "sim0/clone": clone,
 	}, func() {
-		for range kit.Rounds(1, 2, 30) {
+		for range cmp.Or(*kills, kit.Rounds(1, 1, 10)) {
 			h.others(func() {
 				if out, err := h.m.Run("upgrade", "--program", program, h.m.Dir); err != nil {
 					t.Errorf("upgrade: %v\n%s", err, out)

@@ -48,8 +48,8 @@ func (h *held) pauses(ctx context.Context, replace func(context.Context, *measur
 	var probers []*prober
 	var all sync.WaitGroup
 	for _, device := range []string{"host", "sim0", "ocl0"} {
-		p, err := newProber(h.lab.mnt.Path(device))
-		if err != nil {
+		var p *prober
+		if p, err = newProber(h.lab.mnt.Path(device)); err != nil {
 			stop(nil)
 			all.Wait()
 			return res, err
@@ -166,7 +166,7 @@ func (p *prober) run(ctx context.Context) error {
 }
 
 // round makes each call once.
-func (p *prober) round(off int) (err error) {
+func (p *prober) round(off int) error {
 	var f, made *os.File
 	got, want := make([]byte, 4096), p.content[off:off+4096]
 	for _, call := range []func() error{
@@ -180,7 +180,7 @@ func (p *prober) round(off int) (err error) {
 		func() error { return os.Remove(p.name) },
 	} {
 		begun := time.Now()
-		if err = call(); err != nil {
+		if err := call(); err != nil {
 			return err
 		}
 		p.mu.Lock()
