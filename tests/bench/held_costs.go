@@ -17,7 +17,7 @@ import (
 
 const (
 	// heldTurns is the number of turns of a pair of mounts, and heldTimes that of the times that a file is read or written in one.
-	heldTurns = 16
+	heldTurns = 4
 	heldTimes = 4
 )
 

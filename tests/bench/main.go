@@ -6,7 +6,7 @@
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -ranks [-write] [-rows TEXT] [-rounds 5]
-//	go run ./tests/bench -held [-write] [-rows TEXT] [-rounds 5] [-deaths 30]
+//	go run ./tests/bench -held [-write] [-rows TEXT] [-rounds 30] [-deaths 30]
 //	go run ./tests/bench -summary -write
 //
 // The first measures a mount, the second the communicator between two processes, the third keyed
