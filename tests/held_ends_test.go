@@ -71,6 +71,7 @@ func TestHeldEnds(t *testing.T) {
 		"a second mount meanwhile":                 (*held).secondMount,
 		"unmounted by force while no daemon lives": (*held).forcedUnmount,
 		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
+		"an unmount without the holder":            (*held).unmountAlone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := heldMount(t)
@@ -395,4 +396,11 @@ func (h *held) unmountMeanwhile() {
 		h.t.Errorf("unmount: %v\n%s", err, out)
 	}
 	h.ends(holder)
+}
+
+// unmountAlone unmounts when the holder has ended: nothing that it kept is left to be dropped.
+func (h *held) unmountAlone() {
+	h.t.Helper()
+	h.killHolder()
+	h.m.Umount()
 }

@@ -56,8 +56,8 @@ func (h *held) pauses(ctx context.Context, replace func(context.Context, *measur
 		}
 		probers = append(probers, p)
 		all.Go(func() {
-			if err := p.run(ctx); err != nil {
-				stop(fmt.Errorf("%s: %w", device, err))
+			if fault := p.run(ctx); fault != nil {
+				stop(fmt.Errorf("%s: %w", device, fault))
 			}
 		})
 	}
