@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,redis,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:fio,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,redis,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 # The package whose tests take longest begins first, beside all others.
 PKGS          ?= ./tests ./...
 TALLY         := $(GO) run ./tests/tally
@@ -96,6 +96,7 @@ bench: deps build ## Measure, and write docs/benchmarks.md, its pages and the RE
 	$(GO) run ./tests/bench -write $(if $(VRAMFS),-vramfs $(VRAMFS))
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
+	$(GO) run ./tests/bench -held -write -rounds 30
 	$(GO) run ./tests/scale -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
