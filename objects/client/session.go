@@ -82,6 +82,11 @@ type Session struct {
 	// spare are answers to calls that are over, at most maxSpare.
 	// +checklocks:mu
 	spare []*answer
+	// mapped is the memory of the slots, until all calls have ended.
+	// +checklocks:mu
+	mapped [][]byte
+	// free are the slots that no Set or Get uses.
+	free  chan *slot
 	calls sync.WaitGroup
 }
 
@@ -123,7 +128,7 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	s := &Session{
 		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), lost: make(chan struct{}, 1), quit: quit,
 		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
-		role: make(chan struct{}, 1), in: receiver{in: hello.in},
+		role: make(chan struct{}, 1), in: receiver{in: hello.in}, free: newSlots(),
 	}
 	s.link.Store(hello.conn)
 	s.in.of = s.answerTo
@@ -202,6 +207,7 @@ func (s *Session) end() {
 	_ = s.link.Load().Close() // no more data will arrive
 	s.attend(endLimit)
 	s.calls.Wait()
+	s.unmapSlots()
 	s.mu.Lock()
 	left := s.registered
 	s.registered = nil

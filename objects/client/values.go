@@ -1,0 +1,136 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/hetero"
+)
+
+// mostReplaced is the number of times that Get looks up the size of a value that another size replaces before it is read.
+const mostReplaced = 100
+
+// Set keeps a copy of a value of at least one byte under a key, in host memory, as MSetD2H does with
+// registered memory. The value is the caller's again when Set returns.
+// Here Existing defaults to ExistingReplace. A key that ExistingSkip leaves unchanged is a success.
+//
+// Errors: those of MSetD2H for a key; ErrInvalid for a value without bytes.
+func (s *Session) Set(ctx context.Context, key string, value []byte, o hetero.SetOptions) error {
+	if len(value) == 0 {
+		return fmt.Errorf("key %q: %w: the value has no bytes; give at least one", key, hetero.ErrInvalid)
+	}
+	if o.Existing == "" {
+		o.Existing = hetero.ExistingReplace
+	}
+	v, err := s.takeSlot(ctx)
+	if err != nil {
+		return err
+	}
+	v.keys[0], v.blobs = key, append(v.blobs[:0], hetero.Blob{Size: devices.Size(len(value))})
+	err = s.setFrom(ctx, v, value, o)
+	s.giveSlot(v, err)
+	return err
+}
+
+// setFrom executes a Set with a slot.
+func (s *Session) setFrom(ctx context.Context, v *slot, value []byte, o hetero.SetOptions) error {
+	if len(value) <= slotSize {
+		copy(v.bytes, value)
+		v.place(v.memory, v.off)
+		return s.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
+	}
+	f, id, err := s.memoryFor(ctx, devices.Size(len(value)))
+	if err != nil {
+		return err
+	}
+	defer s.release(ctx, f, id)
+	if _, err = f.WriteAt(value, 0); err != nil {
+		return fmt.Errorf("%w: %d bytes for key %q: %w", hetero.ErrNoMemory, len(value), v.keys[0], err)
+	}
+	v.place(id, 0)
+	return s.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
+}
+
+// Get returns a copy of the bytes of a key, however it was set: those that it had at one time, also if it is replaced
+// meanwhile.
+//
+// Errors: those of MGetH2D for a key.
+func (s *Session) Get(ctx context.Context, key string) ([]byte, error) {
+	v, err := s.takeSlot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.keys[0] = key
+	var value []byte
+	for range mostReplaced {
+		if value, err = s.getInto(ctx, v); !errors.Is(err, hetero.ErrShape) {
+			break
+		}
+	}
+	s.giveSlot(v, err)
+	return value, err
+}
+
+// getInto looks up the size of a value and reads it. It fails with ErrShape if the value has another size by then:
+// DevMGet would return a part of one that has become larger.
+func (s *Session) getInto(ctx context.Context, v *slot) ([]byte, error) {
+	size, err := s.sizeOf(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case size == 0:
+		return []byte{}, nil
+	case size <= slotSize:
+		v.place(v.memory, v.off)
+		if err = s.read(ctx, v); err != nil {
+			return nil, err
+		}
+		return bytes.Clone(v.bytes[:size]), nil
+	}
+	f, id, err := s.memoryFor(ctx, size)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release(ctx, f, id)
+	v.place(id, 0)
+	if err = s.read(ctx, v); err != nil {
+		return nil, err
+	}
+	value := make([]byte, size)
+	if _, err = f.ReadAt(value, 0); err != nil {
+		return nil, fmt.Errorf("%w: key %q: %w", hetero.ErrIO, v.keys[0], err)
+	}
+	return value, nil
+}
+
+// read reads the slot's key into its blobs.
+func (s *Session) read(ctx context.Context, v *slot) error {
+	return s.transfer(ctx, v, adminapi.VerbMGetH2D, getCall(v.keys[:], v.lists[:], hetero.GetOptions{}))
+}
+
+// transfer makes a call with the key and the blobs of a slot.
+func (s *Session) transfer(ctx context.Context, v *slot, verb adminapi.Verb, q *adminapi.Call) error {
+	_, err := s.resultsInto(ctx, verb, q, v.results[:0])
+	return err
+}
+
+// sizeOf gives the slot the blobs that its key has, and returns the sum of their sizes.
+func (s *Session) sizeOf(ctx context.Context, v *slot) (size devices.Size, err error) {
+	failure := errAnswer
+	err = s.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: v.keys[:]}, func(l adminapi.Line) {
+		size, v.blobs, failure = 0, v.blobs[:0], s.errorOf(l.Code, l.Error)
+		for _, n := range l.Blobs {
+			v.blobs = append(v.blobs, hetero.Blob{Size: n})
+			size += n
+		}
+	})
+	if err == nil && failure != nil {
+		err = fmt.Errorf("key %q: %w", v.keys[0], failure)
+	}
+	return size, err
+}
