@@ -33,6 +33,7 @@ func TestHeldSessions(t *testing.T) {
 		"host/keys": (*heldUser).keys, "sim0/keys": (*heldUser).keys, "host/standing": (*heldUser).standing,
 		"host/handover": (*heldUser).handOver, "sim0/handover": (*heldUser).handOver, "host/appear": (*heldUser).appear,
 		"host/copies": (*heldUser).copies, "sim0/memory": (*heldUser).memory, "host/watch": (*heldUser).watch, "sim0/files": (*heldUser).files, "host/bound": (*heldUser).bound,
+		"host/values": (*heldUser).values,
 		"host/python": (*heldUser).python,
 	})
 	h.checkEnd()
@@ -241,6 +242,20 @@ func (w *heldUser) copies() error {
 			return err
 		},
 	)
+}
+
+// values sets a value, which another session gets: one that a slot has room for, or a larger one.
+func (w *heldUser) values() error {
+	a, b, err := w.sessions()
+	if err != nil {
+		return err
+	}
+	ctx, key, data := context.Background(), w.key("value")[0], w.fresh(1+w.rng.IntN(100_000))
+	if err = a.Set(ctx, key, data, hetero.SetOptions{TTL: time.Hour}); err != nil {
+		return err
+	}
+	got, err := b.Get(ctx, key)
+	return errors.Join(err, kit.Same(key, got, data))
 }
 
 // memory registers memory for each round.

@@ -68,3 +68,20 @@ func ExampleBind() {
 	}
 	fmt.Println(bound.Path, "is", bound.State, "until this process ends")
 }
+
+// Keep a value under a key for a minute, and read it in any process.
+func ExampleSession_Set() {
+	ctx := context.Background()
+	s, err := client.OpenSession(ctx, "/run/hmcfs/mnt-hmc/admin.sock") // the field socket of /mnt/hmc/.hmcfs/config
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer func() { _ = s.Close() }()
+	if err = s.Set(ctx, "greeting", []byte("hello"), hetero.SetOptions{TTL: time.Minute}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	value, err := s.Get(ctx, "greeting")
+	fmt.Println(string(value), err)
+}

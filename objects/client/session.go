@@ -86,8 +86,10 @@ type Session struct {
 	// +checklocks:mu
 	mapped [][]byte
 	// free are the slots that no Set or Get uses.
-	free  chan *slot
-	calls sync.WaitGroup
+	free chan *slot
+	// before is the size of the last value that Get has looked up, and alike the one that it expects; 0 is none.
+	before, alike atomic.Uint64
+	calls         sync.WaitGroup
 }
 
 var _ hetero.Client = (*Session)(nil)

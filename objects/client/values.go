@@ -65,14 +65,46 @@ func (s *Session) Get(ctx context.Context, key string) ([]byte, error) {
 		return nil, err
 	}
 	v.keys[0] = key
-	var value []byte
-	for range mostReplaced {
-		if value, err = s.getInto(ctx, v); !errors.Is(err, hetero.ErrShape) {
-			break
-		}
+	value, err := s.getAlike(ctx, v)
+	for i := 0; errors.Is(err, hetero.ErrShape) && i < mostReplaced; i++ {
+		value, err = s.getInto(ctx, v)
 	}
 	s.giveSlot(v, err)
 	return value, err
+}
+
+// getAlike reads a value of the size of those before, without a look-up of its size. It fails with ErrShape if the value has
+// another one, or if those before had different ones.
+func (s *Session) getAlike(ctx context.Context, v *slot) ([]byte, error) {
+	size := s.alike.Load()
+	if size == 0 {
+		return nil, hetero.ErrShape
+	}
+	v.blobs = append(v.blobs[:0], hetero.Blob{Size: devices.Size(size)})
+	value, err := s.getSmall(ctx, v, devices.Size(size))
+	if err != nil {
+		s.alike.CompareAndSwap(size, 0)
+	}
+	return value, err
+}
+
+// noteSize expects further values of one blob to have a size, once two have it in turn.
+func (s *Session) noteSize(v *slot, size devices.Size) {
+	if len(v.blobs) > 1 || size > slotSize {
+		size = 0
+	}
+	if n := uint64(size); s.before.Swap(n) == n {
+		s.alike.Store(n)
+	}
+}
+
+// getSmall reads a value of a size into a slot.
+func (s *Session) getSmall(ctx context.Context, v *slot, size devices.Size) ([]byte, error) {
+	v.place(v.memory, v.off)
+	if err := s.read(ctx, v); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(v.bytes[:size]), nil
 }
 
 // getInto looks up the size of a value and reads it. It fails with ErrShape if the value has another size by then:
@@ -82,15 +114,12 @@ func (s *Session) getInto(ctx context.Context, v *slot) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.noteSize(v, size)
 	switch {
 	case size == 0:
 		return []byte{}, nil
 	case size <= slotSize:
-		v.place(v.memory, v.off)
-		if err = s.read(ctx, v); err != nil {
-			return nil, err
-		}
-		return bytes.Clone(v.bytes[:size]), nil
+		return s.getSmall(ctx, v, size)
 	}
 	f, id, err := s.memoryFor(ctx, size)
 	if err != nil {

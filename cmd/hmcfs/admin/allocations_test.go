@@ -122,6 +122,7 @@ func TestAllocations(t *testing.T) {
 	fatal(t, err)
 	defer func() { fatal(t, f.Close()) }()
 	buf := make([]byte, size)
+	fatal(t, s.Set(ctx, "value", all[:size], hetero.SetOptions{}))
 	for _, c := range []struct {
 		what string
 		most float64
@@ -144,6 +145,10 @@ func TestAllocations(t *testing.T) {
 		{"read of 4 KiB", 1, func() { _, err := f.ReadAt(buf, 0); fatal(t, err) }},
 		{"write of 4 KiB of memory", 0, func() { _, err := f.WriteMemory(ctx, from[0].Blobs[0], 0); fatal(t, err) }},
 		{"read of 4 KiB into memory", 0, func() { _, err := f.ReadMemory(ctx, to[0].Blobs[0], 0); fatal(t, err) }},
+		// The value, whose size is expected, and the store's reading of an object in host memory.
+		{"get of 4 KiB", 12, func() { _, err := s.Get(ctx, "value"); fatal(t, err) }},
+		// The object and its records, and those of the one that it replaces.
+		{"set of 4 KiB", 140, func() { fatal(t, s.Set(ctx, "value", all[:size], hetero.SetOptions{})) }},
 	} {
 		if got := least(c.do, c.most); got > c.most {
 			t.Errorf("%s allocates %v times, at most %v", c.what, got, c.most)

@@ -194,3 +194,23 @@ func TestValuesWaitForASlot(t *testing.T) {
 	}
 	kit.Eventually(t, sessionPatience, func() bool { return valueMemory(t) == 0 })
 }
+
+// TestValuesOfOthers uses keys of another user.
+func TestValuesOfOthers(t *testing.T) {
+	r := newStoreRig(t)
+	roots, ctx := r.open(t), t.Context()
+	fatal(t, roots.Set(ctx, "k", sized(9), hetero.SetOptions{}))
+	r.uid.Store(owner + 1)
+	theirs := r.open(t)
+	for _, n := range []int{7, 1 << 17} {
+		_, err := theirs.Get(ctx, "k")
+		for _, err = range []error{err, theirs.Set(ctx, "k", sized(n), hetero.SetOptions{})} {
+			if !errors.Is(err, hetero.ErrNotAuthorized) {
+				t.Errorf("a key of root: %v", err)
+			}
+		}
+	}
+	if got, err := roots.Get(ctx, "k"); err != nil || len(got) != 9 {
+		t.Errorf("root's key has %d bytes, %v", len(got), err)
+	}
+}
