@@ -12,6 +12,10 @@
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
 // copies in host memory. All calls are frames on the session's connection, at the same time; only
 // PreRegister, which passes descriptors, has connections of its own.
+// Session.Set and Session.Get move values between keys and ordinary memory of the caller. Values of up to 64 KiB go through
+// 32 slots in one piece of shared memory, which the session registers at the first of these calls, and larger ones through
+// shared memory of their own. At most 32 are moved at once; further calls wait. Get needs two calls to the daemon, for the size and for
+// the bytes, but only one while values have the same size, as blocks of a cache do.
 // Session.Files are the files of the mount, also where nothing is mounted: an fs.FS that can be
 // written.
 //

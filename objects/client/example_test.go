@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -69,10 +71,16 @@ func ExampleBind() {
 	fmt.Println(bound.Path, "is", bound.State, "until this process ends")
 }
 
-// Keep a value under a key for a minute, and read it in any process.
+// Keep a value under a key for a minute, and read it, as any other process can.
 func ExampleSession_Set() {
+	c, dir, err := client.Find("/mnt/hmc")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer func() { _ = dir.Close() }()
 	ctx := context.Background()
-	s, err := client.OpenSession(ctx, "/run/hmcfs/mnt-hmc/admin.sock") // the field socket of /mnt/hmc/.hmcfs/config
+	s, err := client.OpenSession(ctx, c.Socket())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return
