@@ -26,6 +26,8 @@ type Keys interface {
 	// Receive is Holder.Receive, and Claim is Holder.Claim.
 	Receive(ctx context.Context, h *Holder, k Keyed) error
 	Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error)
+	// Received is Holder.Received, also for publications of other nodes.
+	Received(ctx context.Context, h *Holder, key string) (bool, error)
 	// Drop removes keys, and returns an error for each.
 	Drop(ctx context.Context, h *Holder, keys []string) []error
 	// Expire sets when a key expires; zero is never.
@@ -92,6 +94,11 @@ func (LocalKeys) Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOpt
 
 // Receive implements Keys.
 func (LocalKeys) Receive(ctx context.Context, h *Holder, k Keyed) error { return h.Receive(ctx, k) }
+
+// Received implements Keys.
+func (LocalKeys) Received(ctx context.Context, h *Holder, key string) (bool, error) {
+	return h.Received(ctx, key), nil
+}
 
 // Claim implements Keys.
 func (LocalKeys) Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error) {

@@ -181,7 +181,8 @@ func (h *heldNodes) checkEnd() {
 	}
 	for _, n := range []*node{h.a, h.b} {
 		for _, device := range []string{"host", "sim0"} {
-			kit.Eventually(h.t, patience, func() error {
+			// A node that has died may have closed a file of another one, which keeps it for the node's timeout then.
+			kit.Eventually(h.t, 2*patience, func() error {
 				if used := n.Device(device).Used; used != 0 {
 					return fmt.Errorf("%v of %s on %s is in use although there are no files", used, device, n.name)
 				}

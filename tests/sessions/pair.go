@@ -157,6 +157,7 @@ func (p *Pair) Copies() error {
 			}
 			return err
 		},
+		func() error { _, err := p.B.Delete(ctx, key); return err },
 	)
 }
 

@@ -191,13 +191,15 @@ func (c *Client) DevSettle(ctx context.Context, key string, received bool) error
 	if err := hetero.CheckKey(key); err != nil {
 		return err
 	}
-	_, begun, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer begun.leave()
-	if c.holder.Received(ctx, key) {
-		return nil
+	if received {
+		if done, err := c.keys.Received(call, c.holder, key); done || err != nil {
+			return c.failure(err)
+		}
 	}
 	r, err := c.reservations.get(key)
 	if err != nil {
