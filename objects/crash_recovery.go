@@ -31,13 +31,17 @@ type Recovery struct {
 	// lost.
 	Missing int
 	// Survived counts the objects whose device memory an earlier process has left, and
-	// SurvivedBytes it; Freed is the part of it that belonged to no object any more.
+	// SurvivedBytes it; Freed is what belonged to no object any more, or to no known device.
 	Survived             int
 	SurvivedBytes, Freed devices.Size
 }
 
-// Recovery returns the differences found by Open.
-func (s *Store) Recovery() Recovery { return s.recovery }
+// Recovery returns the differences found by Open, and what was freed since.
+func (s *Store) Recovery() Recovery {
+	r := s.recovery
+	r.Freed += devices.Size(s.freedAbsent.Load())
+	return r
+}
 
 // Epochs returns the epochs of the devices' memory.
 func (s *Store) Epochs() map[metadata.DeviceName]metadata.Epoch {

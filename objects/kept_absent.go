@@ -33,6 +33,7 @@ func (s *Store) freeAbsent(ctx context.Context) error {
 			for _, kept := range memory.names {
 				err = errors.Join(err, s.keeper.Drop(kept))
 			}
+			s.freedAbsent.Add(uint64(memory.size))
 			s.log.Warn("freed memory of a device that the records do not know", at...)
 		default:
 			err = errors.Join(err, unknown)

@@ -470,6 +470,9 @@ func TestAbsentDevices(t *testing.T) {
 			t.Errorf("still kept is %s", name)
 		}
 	}
+	if freed := k.store.Recovery().Freed; freed < 3<<20 {
+		t.Errorf("%v were freed, and that device had a file of 3 MiB", freed)
+	}
 	k.store.ReleaseUnclaimed(k.ctx())
 	k.checkLeases()
 }

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -56,6 +57,8 @@ type Store struct {
 	keeper devices.DescriptorStore
 	// recovery has the findings of Open; immutable afterwards.
 	recovery Recovery
+	// freedAbsent is the memory, in bytes, of devices that the records do not know.
+	freedAbsent atomic.Uint64
 }
 
 // MayReach checks whether a user could have reached an inode by its path, which needs

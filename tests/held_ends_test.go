@@ -219,6 +219,9 @@ func (h *held) daemonCannotReturn() {
 		}
 		return nil
 	})
+	if out, err := h.m.Run("status", h.m.Dir); err == nil || !strings.Contains(err.Error(), "could not continue (see its log)") {
+		h.t.Errorf("status of a mount that was given up: %v, %s", err, out)
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(h.t, err)
 	h.mountFails("not a directory")

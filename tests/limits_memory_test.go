@@ -26,7 +26,7 @@ import (
 const (
 	// memoryBound bounds the daemon's memory besides the bytes of files, with one user at each
 	// limit. Its maps of files on a disk do not count: the kernel can reclaim their pages.
-	memoryBound = 200 << 20
+	memoryBound = 256 << 20
 	// greedyNames is the test's limit of names.
 	greedyNames = 100_000
 	// Memory is registered in this number of pieces, of this number of bytes each.

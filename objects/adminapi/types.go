@@ -58,6 +58,8 @@ type Status struct {
 	Served bool `json:"served"`
 	// Holder is nil if nothing keeps the mount when the daemon dies.
 	Holder *Holder `json:"holder,omitempty"`
+	// Continued is nil if the daemon began without memory of an earlier one.
+	Continued *Continued `json:"continued,omitempty"`
 	// Metrics and HTTP are the addresses, HOST:PORT, at which the metrics and the page are served
 	// over TCP; empty if they are not.
 	Metrics     string      `json:"metrics,omitempty"`
@@ -80,6 +82,15 @@ type Holder struct {
 	Kept      int       `json:"kept"`
 	Deaths    int       `json:"deaths"`
 	LastDeath time.Time `json:"last_death,omitzero"`
+}
+
+// Continued is the device memory that a daemon has from an earlier one.
+type Continued struct {
+	// Objects counts the files in it, and Bytes their bytes.
+	Objects int          `json:"objects"`
+	Bytes   devices.Size `json:"bytes"`
+	// Freed is the memory that no file owned any more.
+	Freed devices.Size `json:"freed"`
 }
 
 // Passthrough reports whether the kernel serves host files itself.

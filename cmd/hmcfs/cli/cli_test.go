@@ -380,6 +380,7 @@ func TestPrintStatus(t *testing.T) {
 		Version: "v1", PID: 42, UID: 1000, UptimeSeconds: 3725, MountPoint: "/mnt/hmc", StateDir: "/s", RuntimeDir: "/r",
 		Socket: "/r/admin.sock", LogFile: "/s/hmcfs.log", AllowOther: true, ReadOnly: true,
 		Passthrough: adminapi.Passthrough{Reason: "needs CAP_SYS_ADMIN"},
+		Continued:   &adminapi.Continued{Objects: 3, Bytes: devices.MiB, Freed: 4 * devices.KiB},
 		Devices: []adminapi.Device{
 			{Name: "host", Model: "pinned host memory", Total: 4 * devices.GiB, Used: devices.MiB, Free: 4*devices.GiB - devices.MiB, Objects: &n, Bound: new(int), Lost: new(int)},
 			{Name: "sim0", Total: devices.GiB, Free: devices.GiB, Held: devices.MiB, InDaemon: true},

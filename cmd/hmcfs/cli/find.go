@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -71,8 +72,8 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		return nil, place.Paths{}, fmt.Errorf("%s: %w", m.MountPoint, err)
 	}
 	if dead {
-		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead; mount it again, or remove the mount: hmcfs umount %s: %w",
-			m.MountPoint, m.MountPoint, client.ErrNoDaemon)
+		return nil, place.Paths{}, fmt.Errorf("the daemon of %s is dead%s; mount it again, or remove the mount: hmcfs umount %s: %w",
+			m.MountPoint, kept(places), m.MountPoint, client.ErrNoDaemon)
 	}
 	// The files of the mount contain the path of its socket, if this user has access.
 	if socket, err := answers(ctx, m, socketOf); err == nil && socket != "" {
@@ -82,6 +83,23 @@ func (a *app) findDaemon(ctx context.Context, m place.Mount) (*client.Client, pl
 		}
 	}
 	return nil, place.Paths{}, unfound(a.UID, m, last)
+}
+
+// kept says that the holder of a dead daemon has the memory of the mount and starts no daemon any more, and
+// why; empty if there is no such holder.
+func kept(places []place.Paths) string {
+	for _, p := range places {
+		h, err := holder.Dial(p.Holder())
+		if err != nil {
+			continue
+		}
+		st, err := h.Status()
+		if err = errors.Join(err, h.Close()); err != nil || !st.GaveUp {
+			continue
+		}
+		return fmt.Sprintf(", and those that were started after it could not continue (see its log); process %d keeps the memory of its files for the next mount", st.PID)
+	}
+	return ""
 }
 
 // unfound returns a user's error of a search for a daemon, of which last is the last failure. Other users

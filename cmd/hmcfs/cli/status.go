@@ -60,6 +60,9 @@ func printStatus(w io.Writer, st adminapi.Status) error {
 	if st.Holder != nil {
 		field(w, "holder", holderText(*st.Holder))
 	}
+	if c := st.Continued; c != nil {
+		field(w, "continued", fmt.Sprintf("%d files of device memory of an earlier daemon, %v; %v that no file owned was freed", c.Objects, c.Bytes, c.Freed))
+	}
 	fieldIf(w, "metrics at", st.Metrics)
 	fieldIf(w, "page at", st.HTTP)
 	field(w, "daemon memory", memoryText(st))

@@ -75,9 +75,9 @@ func TestMemoryOf(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	for _, c := range []struct{ inUse, most, want devices.Size }{
 		{0, 8 * devices.GiB, 128 * devices.MiB},
-		{90 * devices.MiB, 8 * devices.GiB, 128 * devices.MiB},
-		{112 * devices.MiB, 8 * devices.GiB, 144 * devices.MiB},
-		{devices.GiB, 8 * devices.GiB, 1280 * devices.MiB},
+		{60 * devices.MiB, 8 * devices.GiB, 128 * devices.MiB},
+		{112 * devices.MiB, 8 * devices.GiB, 224 * devices.MiB},
+		{devices.GiB, 8 * devices.GiB, 2 * devices.GiB},
 		{7 * devices.GiB, 8 * devices.GiB, 8 * devices.GiB},
 		{0, 64 * devices.MiB, 64 * devices.MiB},
 	} {

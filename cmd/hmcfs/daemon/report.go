@@ -61,6 +61,9 @@ func (d *Daemon) Status(ctx context.Context, count bool) (adminapi.Status, error
 		return adminapi.Status{}, fmt.Errorf("status of the devices: %w", err)
 	}
 	out.Holder = d.holderStatus()
+	if r := d.store.Recovery(); r.Survived > 0 || r.Freed > 0 {
+		out.Continued = &adminapi.Continued{Objects: r.Survived, Bytes: r.SurvivedBytes, Freed: r.Freed}
+	}
 	out.Memory = memory(moved, devs)
 	var counted counts
 	if count {

@@ -31,11 +31,6 @@ func AwaitEnd(ctx context.Context, pid int, lock string, limit time.Duration) er
 	}
 }
 
-func isHeld(lock string) bool {
-	_, living, err := ReadHolder(lock)
-	return err == nil && living
-}
-
 // hasEnded reports whether a process has ended; a zombie that its parent has not reaped has
 // ended.
 func hasEnded(pid int) bool {

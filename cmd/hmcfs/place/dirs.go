@@ -165,7 +165,7 @@ func (p Paths) HasState() bool {
 
 // CleanState removes a state directory that contains only the log of a failed mount.
 func (p Paths) CleanState() {
-	if _, living, err := ReadHolder(p.StateLock()); err == nil && living {
+	if isHeld(p.StateLock()) {
 		return
 	}
 	_ = os.Remove(p.NodeFile())

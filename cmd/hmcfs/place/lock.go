@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,8 +43,20 @@ type Lock struct {
 	path string
 }
 
-// Acquire locks the file, or fails at once with a *HeldError.
+// Acquire locks the file, or fails with a *HeldError: at once if another process has it, and within
+// noteLimit if the file does not say which one, as while a reader looks at it or a new holder writes its note.
 func Acquire(path string, h Holder) (*Lock, error) {
+	for until := time.Now().Add(noteLimit); ; time.Sleep(noteInterval) {
+		l, err := acquire(path, h)
+		held, is := errors.AsType[*HeldError](err)
+		if !is || held.Holder.runs() || time.Now().After(until) {
+			return l, err
+		}
+	}
+}
+
+// acquire locks the file, or fails at once.
+func acquire(path string, h Holder) (*Lock, error) {
 	f, err := openLock(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -58,7 +71,7 @@ func Acquire(path string, h Holder) (*Lock, error) {
 	l := &Lock{file: f, path: path}
 	if !l.isStillAt(path) {
 		_ = f.Close()
-		return Acquire(path, h)
+		return acquire(path, h)
 	}
 	if err := l.write(h); err != nil {
 		l.Release()
@@ -66,6 +79,9 @@ func Acquire(path string, h Holder) (*Lock, error) {
 	}
 	return l, nil
 }
+
+// runs reports whether the process is known and has not ended.
+func (h Holder) runs() bool { return h.PID != 0 && !errors.Is(unix.Kill(h.PID, 0), unix.ESRCH) }
 
 // openLock opens a lock file; it refuses file types on which an open could block.
 func openLock(path string, flags int) (*os.File, error) {
@@ -117,17 +133,52 @@ func (l *Lock) Remove() {
 // ReadHolder returns the holder of a lock file; if living is false nobody holds it, and h
 // is the last holder.
 func ReadHolder(path string) (h Holder, living bool, err error) {
+	err = look(path, func(f *os.File, held bool) {
+		if living = held; living {
+			h = readNewHolder(f)
+		} else {
+			h = readHolder(f)
+		}
+	})
+	return h, living, err
+}
+
+// isHeld reports whether a process holds a lock file.
+func isHeld(path string) (living bool) {
+	_ = look(path, func(_ *os.File, held bool) { living = held }) // a file that can't be read is not held
+	return living
+}
+
+// look calls a function with a lock file, and whether a process holds it.
+func look(path string, fn func(f *os.File, held bool)) error {
 	f, err := openLock(path, os.O_RDONLY)
 	if err != nil {
-		return Holder{}, false, fmt.Errorf("read lock: %w", err)
+		return fmt.Errorf("read lock: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	h = readHolder(f)
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-		return h, false, fmt.Errorf("read lock %s: %w", path, err)
+		return fmt.Errorf("read lock %s: %w", path, err)
 	}
-	return h, err != nil, nil
+	fn(f, err != nil)
+	return nil
+}
+
+// noteLimit bounds the wait for a holder's note, and noteInterval is the time between two looks at it.
+const (
+	noteLimit    = 200 * time.Millisecond
+	noteInterval = time.Millisecond
+)
+
+// readNewHolder returns the holder of a file that is locked. Between its lock and its note, the file
+// has the note of the holder before it, which has ended. In another PID namespace every process seems to
+// have ended, so that it returns what it reads in the end.
+func readNewHolder(f *os.File) Holder {
+	for until := time.Now().Add(noteLimit); ; time.Sleep(noteInterval) {
+		if h := readHolder(f); h.runs() || time.Now().After(until) {
+			return h
+		}
+	}
 }
 
 func readHolder(f *os.File) Holder {

@@ -142,6 +142,76 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestHolderBetweenLockAndNote reads a lock whose new holder has not written its note yet: that of the
+// last one, which has ended, is not the answer.
+func TestHolderBetweenLockAndNote(t *testing.T) {
+	last := Holder{PID: ended(t), MountPoint: "/m"}
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := Acquire(path, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	me := Holder{PID: os.Getpid(), MountPoint: "/m"}
+	late := time.AfterFunc(20*time.Millisecond, func() {
+		if err := l.write(me); err != nil {
+			t.Error(err)
+		}
+	})
+	defer late.Stop()
+	if h, living, err := ReadHolder(path); h != me || !living || err != nil {
+		t.Errorf("holder %+v, living %t, %v; want %+v", h, living, err, me)
+	}
+	if err := l.write(last); err != nil {
+		t.Fatal(err)
+	}
+	if h, living, err := ReadHolder(path); h != last || !living || err != nil {
+		t.Errorf("a note that never comes: holder %+v, living %t, %v", h, living, err)
+	}
+}
+
+// TestAcquireBesideReader acquires a lock while a reader looks whether a process has it.
+func TestAcquireBesideReader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := Acquire(path, Holder{PID: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = l.write(Holder{PID: ended(t)}); err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	var late *time.Timer
+	err = look(path, func(f *os.File, held bool) {
+		if held {
+			t.Error("the lock is held")
+		}
+		again, derr := unix.Dup(int(f.Fd())) // has the same lock
+		if derr != nil {
+			t.Fatal(derr)
+		}
+		late = time.AfterFunc(20*time.Millisecond, func() { _ = unix.Close(again) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Stop()
+	if l, err = Acquire(path, Holder{PID: os.Getpid()}); err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+}
+
+// ended returns the ID of a process that has ended.
+func ended(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
 // TestKilledHolder kills a process: it counts as killed until its parent reaps it.
 func TestKilledHolder(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
