@@ -197,8 +197,9 @@ func (c *Client) DevSettle(ctx context.Context, key string, received bool) error
 	}
 	defer begun.leave()
 	if received {
-		if done, err := c.keys.Received(call, c.holder, key); done || err != nil {
-			return c.failure(err)
+		done, failure := c.keys.Received(call, c.holder, key)
+		if done || failure != nil {
+			return c.failure(failure)
 		}
 	}
 	r, err := c.reservations.get(key)
