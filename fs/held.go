@@ -92,7 +92,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
 		return err
 	}
-	h.keepIn(h.state)
+	keepIn(h.filesystem, h.state)
 	if err = o.Keeper.Keep(heldTable, h.state.file); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 }
 
 // keepIn records in a state what the next process must know, and takes over what is there.
-func (f *filesystem) keepIn(state *heldState) {
+func keepIn(f *filesystem, state *heldState) {
 	f.otherKeys.held, f.published.held = state, state
 	f.asked.keepIn(state.asked)
 	f.fleeting.adopt(state)
@@ -227,7 +227,7 @@ func (h *holding) dropPages() {
 // answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
-	f.keepIn(state)
+	keepIn(f, state)
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)
 	all := state.all()

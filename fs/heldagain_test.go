@@ -51,7 +51,7 @@ func (h *heldRig) die() {
 // beside it, and none of them gets EIO for a page.
 func TestRestoreMapped(t *testing.T) {
 	h := newHeldRig(t)
-	h.keepIn(h.on.state)
+	keepIn(h.filesystem, h.on.state)
 	h.published.wait = time.Millisecond
 	data := kit.Bytes(7, 0, 3*page)
 	ino := h.publish(h.root("sim0"), "t", data)
@@ -94,7 +94,7 @@ func TestRestoreMapped(t *testing.T) {
 // died: the kernel must repeat the lookup of the name, and is told so once.
 func TestReceivedByRenameBesideADeath(t *testing.T) {
 	h := newHeldRig(t)
-	h.keepIn(h.on.state)
+	keepIn(h.filesystem, h.on.state)
 	sim0 := h.root("sim0")
 	openBy := func(thread uint32, ino uint64) fuse.Status {
 		in := header(ino)

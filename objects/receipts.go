@@ -226,7 +226,7 @@ func receiptElsewhere(id CallID) string { return "elsewhere/" + string(id[:]) }
 
 // ReceivedBy reports whether a call of another node has received a publication, from an earlier daemon of this one: see
 // Claimed.TakeFor.
-func (s *Store) ReceivedBy(id CallID) bool { return s.receipts.has(receiptElsewhere(id)) }
+func ReceivedBy(s *Store, id CallID) bool { return s.receipts.has(receiptElsewhere(id)) }
 
 // receipt returns the receipt of a key for the call of a context; empty if none is needed.
 func (h *Holder) receipt(ctx context.Context, key string) string {

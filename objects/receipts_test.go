@@ -93,8 +93,8 @@ func TestReceivedBy(t *testing.T) {
 	}
 	for range 2 {
 		k.kill()
-		if k.isPublished("k") || !k.store.ReceivedBy(call) || k.store.ReceivedBy(none) || k.store.ReceivedBy(objects.CallID{}) {
-			t.Errorf("published is %v, and received %v, %v", k.isPublished("k"), k.store.ReceivedBy(call), k.store.ReceivedBy(none))
+		if k.isPublished("k") || !objects.ReceivedBy(k.store, call) || objects.ReceivedBy(k.store, none) || objects.ReceivedBy(k.store, objects.CallID{}) {
+			t.Errorf("published is %v, and received %v, %v", k.isPublished("k"), objects.ReceivedBy(k.store, call), objects.ReceivedBy(k.store, none))
 		}
 	}
 	k.store.AwaitOwners()

@@ -279,7 +279,7 @@ func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk
 		c = nil
 	}
 	t.mu.Unlock()
-	if o == nil && q.Received && k.c.opts.Store.ReceivedBy(q.Call) {
+	if o == nil && q.Received && objects.ReceivedBy(k.c.opts.Store, q.Call) {
 		return nil, nil
 	}
 	if o == nil || o.rank != g.from.Rank {
@@ -321,7 +321,7 @@ func (k *keys) serveReceived(ctx context.Context, g *servedSession, q *proto.Rec
 		close(o.done)
 	}
 	if o == nil || o.rank != g.from.Rank {
-		return &proto.ReceivedAnswer{Received: k.c.opts.Store.ReceivedBy(q.Call)}, nil
+		return &proto.ReceivedAnswer{Received: objects.ReceivedBy(k.c.opts.Store, q.Call)}, nil
 	}
 	select {
 	case <-o.done:
