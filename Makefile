@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # What must not be skipped by make test: what make deps installs and, as root,
 # what root may do. Whether others may mount is up to the machine.
-HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
+HMCFS_REQUIRE ?= opencl,hip,numpy,tool:etcd,tool:fio,tool:prometheus,tool:redis-server,tool:tmux,ucx,ucx-headers,pytest,redis,pip,setuptools,wheel,fsspec,torch$(shell test "$$(id -u)" -ne 0 || echo ,fuse,root)
 # The package whose tests take longest begins first, beside all others.
 PKGS          ?= ./tests ./...
 TALLY         := $(GO) run ./tests/tally
@@ -42,7 +42,7 @@ STRESSFLAGS   ?=
 VULNFLAGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet vulncheck tools generate notices install uninstall clean
+.PHONY: help deps build wheel demo picture test check race stress suites bench gpu-bundle package image microbench fuzz cover lint vet types vulncheck tools generate notices install uninstall clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,7 @@ bench: deps build ## Measure, and write docs/benchmarks.md, its pages and the RE
 	$(GO) run ./tests/bench -write $(if $(VRAMFS),-vramfs $(VRAMFS))
 	$(GO) run ./tests/bench -peers -write
 	$(GO) run ./tests/bench -objects -write
+	$(GO) run ./tests/bench -held -write -rounds 30
 	$(GO) run ./tests/scale -write
 
 gpu-bundle: ## Pack what tests/gpu/run.sh needs on a GPU machine into dist/gpu.tar.gz
@@ -131,8 +132,11 @@ vet: bin/tools/checklocks ## Run go vet and the lock annotations' checker
 	$(GO) vet -tags invariants $(PKGS)
 	$(GO) vet -vettool=$(CURDIR)/bin/tools/checklocks -inferred=false $(PKGS)
 
-lint: vet bin/tools/golangci-lint ## Run the linters of .golangci.yml
+lint: vet types bin/tools/golangci-lint ## Run the linters of .golangci.yml, and those above
 	bin/tools/golangci-lint run $(PKGS)
+
+types: ## Check the types of the Python package, where mypy is
+	@cd objects/client/python && if command -v mypy >/dev/null; then mypy --cache-dir /dev/null -p hmcfs; else echo "types: skipped, there is no mypy (Debian's package mypy)"; fi
 
 # Needs the network: where the database does not answer it fails and says that
 # nothing was checked, or only says so with VULNFLAGS=-optional.

@@ -62,11 +62,7 @@ func (t *Files) Limits() []metadata.LimitStatus { return t.fs.streams.limits() }
 // Tensor returns the file, and the path in its view, of the tensor that an inode number is for.
 // ok is false for any other inode.
 func (t *Files) Tensor(ino metadata.Ino) (file metadata.Ino, path string, ok bool) {
-	n, err := t.fs.views.get(ino)
-	if err != nil || n.tensor == nil {
-		return 0, "", false
-	}
-	return n.file, n.path, true
+	return t.fs.views.tensor(ino)
 }
 
 // EntryChanged notifies the kernel, if there is one, that the daemon itself has made, removed or

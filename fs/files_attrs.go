@@ -65,21 +65,28 @@ func (g *Guest) Made(ctx context.Context, name string, kind uint32, from, to tim
 	return ino, made && err == nil
 }
 
-// Ino returns the number of a file in the store of this node, for calls that take one.
+// Ino returns the number of a file in the store of this node, for calls that take one, and for a
+// tensor by its name the file that it is in, and its path there.
 //
 // Errors: EOPNOTSUPP for what is not such a file.
-func (g *Guest) Ino(ctx context.Context, name string) (ino metadata.Ino, err error) {
+func (g *Guest) Ino(ctx context.Context, name string) (ino metadata.Ino, tensor string, err error) {
 	err = g.at(ctx, name, true, func(w *walk) error {
 		at, fault := w.target()
 		if fault != nil {
 			return fault
 		}
-		if ino = metadata.Ino(at.ino); !isOwn(ino) || !at.is(syscall.S_IFREG) {
+		if ino = metadata.Ino(at.ino); isView(ino) {
+			var ok bool
+			if ino, tensor, ok = g.fs.views.tensor(ino); ok {
+				return nil
+			}
+		}
+		if !isOwn(ino) || !at.is(syscall.S_IFREG) {
 			return syscall.EOPNOTSUPP
 		}
 		return nil
 	})
-	return ino, err
+	return ino, tensor, err
 }
 
 // Change changes attributes. A time whose nanoseconds are UTIME_NOW is set to the present.

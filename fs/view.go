@@ -140,6 +140,15 @@ func (v *views) get(id metadata.Ino) (*viewNode, error) {
 	return n, nil
 }
 
+// tensor returns the file, and the path in its view, of the tensor that a number is for.
+func (v *views) tensor(id metadata.Ino) (file metadata.Ino, path string, ok bool) {
+	n, err := v.get(id)
+	if err != nil || n.tensor == nil {
+		return 0, "", false
+	}
+	return n.file, n.path, true
+}
+
 func (v *views) forget(id metadata.Ino, refs uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

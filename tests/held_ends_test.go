@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,14 +31,13 @@ func heldMount(t *testing.T) *held {
 	return h
 }
 
-// kill kills the daemon, and returns its process.
+// kill kills the daemon, and returns its process. One that was killed before may end meanwhile: then it is the next that is killed.
 func (h *held) kill() (pid int) {
 	h.t.Helper()
 	kit.Eventually(h.t, time.Minute, func() bool {
 		pid = h.m.Living()
-		return pid != 0
+		return pid != 0 && unix.Kill(pid, unix.SIGKILL) == nil
 	})
-	must(h.t, unix.Kill(pid, unix.SIGKILL))
 	return pid
 }
 
@@ -71,6 +71,7 @@ func TestHeldEnds(t *testing.T) {
 		"a second mount meanwhile":                 (*held).secondMount,
 		"unmounted by force while no daemon lives": (*held).forcedUnmount,
 		"an unmount while no daemon lives":         (*held).unmountMeanwhile,
+		"an unmount without the holder":            (*held).unmountAlone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := heldMount(t)
@@ -133,14 +134,22 @@ func TestHeldFullDisk(t *testing.T) {
 	disk := mnt.Tmpfs(t, "256m")
 	h.m.StateDir = filepath.Join(disk, "state")
 	h.m.Start()
-	must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
-	must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+	for _, name := range []string{"host/file", "sim0/file", "host/gone", "sim0/gone", "host/grown", "sim0/grown"} {
+		must(t, os.WriteFile(h.m.Path(name), heldContent(), 0o600))
+	}
 	fill, err := os.Create(filepath.Join(disk, "fill"))
 	must(t, err)
 	for piece := make([]byte, 1<<20); err == nil; {
 		_, err = fill.Write(piece)
 	}
 	wantErrno(t, errors.Join(err, fill.Close()), unix.ENOSPC)
+	for _, device := range h.devices { // the records of this are the last that find room
+		must(t, os.Remove(h.m.Path(device, "gone")))
+		grown, fault := os.OpenFile(h.m.Path(device, "grown"), os.O_WRONLY|os.O_APPEND, 0)
+		must(t, fault)
+		_, fault = grown.Write(heldContent())
+		must(t, errors.Join(fault, grown.Close()))
+	}
 	h.m.KillDaemon()
 	kit.Eventually(t, time.Minute, func() error {
 		_, fault := os.ReadDir(h.m.Path("host"))
@@ -154,6 +163,64 @@ func TestHeldFullDisk(t *testing.T) {
 		h.m.Start()
 	}
 	h.check(false)
+	for _, device := range h.devices {
+		got, err := os.ReadFile(h.m.Path(device, "grown"))
+		must(t, errors.Join(err, kit.Same(device+"/grown", got, slices.Concat(heldContent(), heldContent()))))
+		wantErrno(t, os.Remove(h.m.Path(device, "gone")), unix.ENOENT)
+		must(t, kit.WriteNew(h.m.Path(device, "new"), heldContent()))
+	}
+}
+
+// TestHeldOutOfMemory has the kernel kill the daemon for want of memory, in a cgroup of the daemon, its holder and a program that takes
+// all of it. The holder is spared, and a daemon that it has started is as likely to be killed as the first one was.
+func TestHeldOutOfMemory(t *testing.T) {
+	kit.Require(t, "cgroup", "root", "tool:tail")
+	group, err := kit.NewMemoryGroup("hmcfs-held", 256<<20)
+	must(t, err)
+	t.Cleanup(func() { must(t, group.Remove()) })
+	h := heldMount(t)
+	first := h.m.Status()
+	must(t, errors.Join(group.Add(first.PID), group.Add(first.Holder.PID)))
+	usual := oomOf(t, first.PID)
+	if exec.Command("sh", "-c", "echo -900 >/proc/self/oom_score_adj").Run() == nil { // in containers even root may not
+		if spared := oomOf(t, first.Holder.PID); spared != "-900" {
+			t.Errorf("the holder's oom_score_adj is %s", spared)
+		}
+	}
+	h.use(map[string]func(*heldUser) error{
+		"host/names": (*heldUser).names, "host/map": (*heldUser).mapped, "sim0/write": (*heldUser).write,
+		"sim0/append": (*heldUser).append, "sim0/nameless": (*heldUser).nameless,
+	}, func() {
+		for range kit.Rounds(1, 1, 20) {
+			h.others(func() {
+				must(t, os.WriteFile(oomFile(h.m.Status().PID), []byte("1000"), 0)) // it is killed first
+				words := append(group.Before(), "tail", "/dev/zero")                // which keeps a line, and there is no end of it
+				hog := exec.Command(words[0], words[1:]...)
+				must(t, hog.Start())
+				if err := hog.Wait(); err == nil { // the kernel kills it in its turn
+					t.Error("the memory suffices")
+				}
+			})
+		}
+	})
+	last := h.m.Status()
+	if last.Holder.PID != first.Holder.PID || last.Holder.Deaths == 0 {
+		t.Errorf("the holder %+v was followed by %+v", first.Holder, last.Holder)
+	}
+	if now := oomOf(t, last.PID); now != usual {
+		t.Errorf("the daemon's oom_score_adj is %q after %q", now, usual)
+	}
+	h.checkEnd()
+}
+
+// oomFile returns the file that says how likely the kernel kills a process when memory is short.
+func oomFile(pid int) string { return fmt.Sprintf("/proc/%d/oom_score_adj", pid) }
+
+func oomOf(t *testing.T, pid int) string {
+	t.Helper()
+	data, err := os.ReadFile(oomFile(pid))
+	must(t, err)
+	return strings.TrimSpace(string(data))
 }
 
 // heldContent returns the content of the files of TestHeldEnds.
@@ -329,4 +396,11 @@ func (h *held) unmountMeanwhile() {
 		h.t.Errorf("unmount: %v\n%s", err, out)
 	}
 	h.ends(holder)
+}
+
+// unmountAlone unmounts when the holder has ended: nothing that it kept is left to be dropped.
+func (h *held) unmountAlone() {
+	h.t.Helper()
+	h.killHolder()
+	h.m.Umount()
 }

@@ -2,10 +2,10 @@ package tests
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -24,7 +24,12 @@ func pythonFolder(t *testing.T) string {
 // runPython runs Python with the package, in an empty folder.
 func runPython(t *testing.T, m *mnt.M, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), kit.Python(), append([]string{"-B"}, args...)...)
+	runPythonOf(t, kit.Python(), m, args...)
+}
+
+func runPythonOf(t *testing.T, python string, m *mnt.M, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python, append([]string{"-B"}, args...)...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+m.Dir,
 		"CTRL_UDS_DIR="+cmd.Dir)
@@ -46,6 +51,21 @@ func TestPythonPackage(t *testing.T) {
 		kit.Require(t, "torch")
 		runPytest(t, m, withTorch)
 	})
+	t.Run("plain", func(t *testing.T) { runPlain(t, m) })
+}
+
+// runPlain uses the package by the standard library alone, with each Python that is there: later ones
+// have buffers and mappings that others lack.
+func runPlain(t *testing.T, m *mnt.M) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, name := range []string{kit.Python(), "python3.9", "python3.10", "python3.12", "python3.13", "python3.14"} {
+		out, err := exec.Command(name, "-c", "import sys; print(sys.version)").Output()
+		if err == nil && !seen[string(out)] {
+			seen[string(out)] = true
+			runPythonOf(t, name, m, filepath.Join(pythonFolder(t), "tests", "plain.py"))
+		}
+	}
 }
 
 // runPytest runs tests of the Python package.
@@ -94,9 +114,11 @@ y = fs.open("sim0/x").numpy()
 z = fs.empty(1000)
 z[:] = 7
 bound = fs.bind("host/bound", z)
+events = fs.watch("no-*")
 step()
 assert isinstance(fails(lambda: fs.get("k")), hmcfs.Disconnected)
 fails(lambda: offered.result(timeout=60))
+assert isinstance(fails(lambda: next(events)), hmcfs.Disconnected)
 want = open(sys.argv[1], "rb").read()
 assert x.tobytes() == y.tobytes() == want
 y[:] = 5
@@ -149,29 +171,43 @@ print("done", flush=True)
 	said("done")
 }
 
-// TestPythonDocument runs every snippet of docs/python.md.
-func TestPythonDocument(t *testing.T) {
+// TestPythonDocuments runs every snippet of Python in docs: those about cards on a simulated device, and those about a
+// served directory by the socket of the daemon, where the mount is not used.
+func TestPythonDocuments(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy")
 	m := mnt.Mount(t, mnt.Options{})
-	text, err := os.ReadFile(filepath.Join("..", "docs", "python.md"))
-	must(t, err)
-	snippets := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(snippets) < 3 {
-		t.Fatalf("%d snippets", len(snippets))
-	}
+	there := strings.NewReplacer("/mnt/hmc", m.Dir, "cuda0", "sim0", `os.path.expanduser("~/hmcfs-files")`, "hmcfs.connect().socket_path")
+	runPython(t, m, "-c", `
+import hmcfs, numpy as np
+fs = hmcfs.connect()
+np.save(fs.path + "/sim0/w.npy", np.arange(1000.0))
+for device in ("host", "sim0"):
+    hmcfs.save_file({"h/0/attn.weight": np.arange(10.0)}, fs.path + f"/{device}/m.safetensors")
+`)
 	// fsspec finds hmcfs:// by the entry point of an installed package, as TestWheel checks.
 	site := filepath.Join(t.TempDir(), "hmcfs-0.dist-info")
 	must(t, os.Mkdir(site, 0o700))
 	must(t, os.WriteFile(filepath.Join(site, "METADATA"), []byte("Name: hmcfs\nVersion: 0\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(site, "entry_points.txt"), []byte("[fsspec.specs]\nhmcfs = hmcfs._fsspec:HmcfsFileSystem\n"), 0o600))
 	t.Setenv("PYTHONPATH", filepath.Dir(site))
-	for _, snippet := range snippets {
-		if strings.Contains(snippet[1], "hmcfs.init()") {
-			runRanks(t, 2, kit.Python(), "-B", "-c", snippet[1])
-			continue
+	pages, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	ran := 0
+	for _, page := range pages {
+		for i, snippet := range blocks(document(t, page[len("../"):]), "python") {
+			ran++
+			t.Run(fmt.Sprintf("%s-%d", filepath.Base(page), i), func(t *testing.T) {
+				if strings.Contains(snippet, "hmcfs.init()") {
+					runRanks(t, 2, kit.Python(), "-B", "-c", snippet)
+					return
+				}
+				runPython(t, m, "-c", there.Replace(snippet))
+			})
 		}
-		runPython(t, m, "-c", snippet[1])
+	}
+	if ran < 14 {
+		t.Errorf("only %d snippets", ran)
 	}
 }
 

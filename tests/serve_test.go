@@ -189,6 +189,34 @@ fails hmcfs rm hmc:host
 hmcfs mset --device sim0 k1=$HOME/a k2=hmc:host/b
 hmcfs exist k1 k2
 hmcfs cat hmc:keys/k2 | cmp - $HOME/a
+hmcfs mget k2 | cmp - $HOME/a
+hmcfs mget --offset 5 --length 10 k2 | cmp - $HOME/a -n 10 -i 0:5
+hmcfs mget k1=$HOME/k1 k2=$D/sim0/k2
+cmp $HOME/k1 $HOME/a
+hmcfs cat hmc:sim0/k2 | cmp - $HOME/a
+fails hmcfs mget --timeout 10ms none 2>$HOME/why
+grep 'not available in time' $HOME/why
+hmcfs ls-keys k | grep 'k1  *5000003  *sim0  *live'
+hmcfs publish p1=$HOME/a p2=hmc:sim0/k2
+fails hmcfs publish p1=$HOME/a 2>$HOME/why
+grep 'withdraw it with hmcfs rm hmc:publish/p1' $HOME/why
+fails hmcfs publish --device nonsense p3=$HOME/a 2>$HOME/why
+grep 'it has host, sim0' $HOME/why
+hmcfs ls-keys --published | grep -c 5000003 | grep 2
+hmcfs subscribe p1 | cmp - $HOME/a
+fails hmcfs subscribe p2=$D/host/b 2>$HOME/why
+grep 'exists already' $HOME/why
+hmcfs subscribe p2=hmc:host/p2 | grep d2h
+hmcfs cat hmc:host/p2 | cmp - $HOME/a
+hmcfs publish --wait --timeout 1m p4=$D/host/p2 &
+hmcfs subscribe --timeout 1m p4=$HOME/p4
+wait $!
+cmp $HOME/p4 $HOME/a
+for verb in "d2h k3=hmc:host/b" "h2d k2=hmc:sim0/k3"; do
+	fails hmcfs $verb 2>$HOME/why
+	grep 'hmcfs m[a-z]* ' $HOME/why
+done
+test "$(hmcfs ls hmc:host hmc:sim0 | grep -c publish)" = 0
 hmcfs del k1
 fails hmcfs exist k1
 (unset HMCFS_MOUNT; cd $D/; hmcfs ls hmc:host) | grep b
@@ -214,6 +242,30 @@ except FileNotFoundError as e:
     assert isinstance(e, hmcfs.NotFound) and e.filename == "sim0/none"
 fs.remove("sim0/py")
 fs.remove("host/py")
+import importlib.util
+if importlib.util.find_spec("numpy"):
+    import numpy as np
+    x = np.frombuffer(want[:3000000], "f4").reshape(750, 1000)
+    name = fs.path + "/host/m.safetensors"
+    for take in (x, x[::-1].copy()):
+        hmcfs.save_file({"x": take, "b": np.arange(6)}, name)
+        assert hmcfs.load_file(name, framework="numpy")["x"].tobytes() == take.tobytes()
+    hmcfs.save_file(x, fs.path + "/sim0/x.npy")
+    assert hmcfs.load_file(fs.path + "/sim0/x.npy", framework="numpy")["x"].tobytes() == x.tobytes()
+    for bad, error in (("/none/x.npy", hmcfs.NotFound), ("/keys/x.npy", hmcfs.HmcfsError)):
+        try:
+            hmcfs.save_file(x, fs.path + bad)
+            raise AssertionError("a file was saved in a directory that does not exist, or that has keys")
+        except error as e:
+            assert isinstance(e, OSError) and e.filename == fs.path + bad, e
+    live = fs.empty(5000)
+    live[:] = 7
+    with fs.bind("host/live", live):
+        live[5] = 8
+        assert fs.read("host/live") == live.tobytes()
+    assert [n for n in fs.listdir("host") if n[0] != "."] == ["b", "m.safetensors"], fs.listdir("host")
+    fs.remove("host/m.safetensors")
+    fs.remove("sim0/x.npy")
 '
 `)
 	want, err := os.ReadFile(filepath.Join(s.home, "a"))

@@ -53,7 +53,7 @@
 // was published stays.
 //
 // With "Upgrade: hmcfs-frames-2" the response to /v1/session is 101, and the connection carries
-// the calls themselves, as binary frames: see package frames and docs/wire.md. Such a session can
+// the calls themselves, as binary frames: see package frames and docs/wire.md, "Sessions of clients". Such a session can
 // be named over HTTP, too.
 //
 // With curl, in one shell, and in another:
@@ -76,27 +76,11 @@
 // # Descriptors
 //
 // Above, memory behind a descriptor is named by process and descriptor number, which only root
-// and the process's user can open. To pass the descriptor itself, a client sends bind, export,
-// register, collect or verify without a body and with
-//
-//	Connection: Upgrade
-//	Upgrade: hmcfs-descriptors
-//
-// Once the client has read the 101 response, frames take over. A frame is the length of its
-// JSON, in four bytes, big-endian, followed by the JSON; descriptors travel with the first
-// byte (SCM_RIGHTS). Descriptors that arrive before the 101 are lost. The client sends one
-// frame, with a BindRequest, an ExportRequest, a Register, a CollectRequest or a
-// VerifyRequest, and receives one, with a Reply.
-//
-// The first descriptor of bind and export is the file's, opened in any mode, O_PATH being
-// enough: it names the file, and proves that the kernel let its holder reach the file. What
-// the user may do with the file is determined by its mode and by the peer's credentials as the
-// kernel reports them: user, groups and process. The descriptors that follow, and all of
-// register, are the memory's. Every descriptor that is announced must arrive and be used by a
-// piece; no others are accepted.
-//
-// The daemon closes the connection after its reply, unless the reply is to hold an export
-// (ExportRequest.Hold): then the export ends when the client closes the connection.
+// and the process's user can open. To pass the descriptor itself, a client upgrades bind, export,
+// register, collect or verify to DescriptorProtocol, sends one frame with a BindRequest, an
+// ExportRequest, a Register, a CollectRequest or a VerifyRequest, and receives one with a Reply.
+// docs/wire.md, "Requests with descriptors", describes the frames and the JSON for clients in other
+// languages; a field that is added here is added there.
 //
 // # Lock order
 //

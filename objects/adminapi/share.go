@@ -15,8 +15,8 @@ const (
 // DescriptorProtocol is the protocol that a client upgrades to in order to pass descriptors.
 const DescriptorProtocol = "hmcfs-descriptors"
 
-// File names a file by one of its fields. If descriptors are passed both are empty: the first
-// descriptor is then the file.
+// File names a file by one of its fields. If descriptors are passed it has no Ino, and without a
+// Path the first descriptor is the file.
 type File struct {
 	// Path is the file's path, absolute or from the root of the mount. Symbolic links are not
 	// followed.

@@ -209,6 +209,17 @@ func (f *Files) Rename(from, to string) error {
 	return err
 }
 
+// RenameNew is Rename for a name that no file has: for one that exists it is fs.ErrExist.
+func (f *Files) RenameNew(from, to string) error {
+	const op = "rename"
+	err := errors.Join(valid(op, from), valid(op, to))
+	if err == nil {
+		q := frames.FileCall{Name: from, Other: to, Flags: frames.FileNoReplace}
+		_, err = f.do(context.Background(), &fileAsk{op: op, name: from, verb: frames.FileRename, call: q})
+	}
+	return err
+}
+
 // Copy makes the bytes of a file those of another one, which is created with the same permissions
 // if it does not exist, and returns their number. They are copied inside the daemon, from device
 // to device. If the context ends first, a part of them is copied.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/lab"
 )
 
@@ -131,36 +132,11 @@ func (g *gauge) kinds() map[string]int {
 	return counts
 }
 
-// group is the memory cgroup of a daemon.
-type group struct{ dir, tasks string }
-
-// newGroup creates a group of a size, in bytes, for a node's daemon. It supports both
-// versions of cgroups.
-func newGroup(size devices.Size, node string) (*group, error) {
-	name := fmt.Sprintf("hmcfs-attack-%s-%d", node, time.Now().UnixNano())
-	var errs []error
-	for _, v := range []struct{ root, limit string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
-	} {
-		g := &group{dir: filepath.Join(v.root, name)}
-		g.tasks = filepath.Join(g.dir, "cgroup.procs")
-		err := os.Mkdir(g.dir, 0o755)
-		if err == nil {
-			if err = os.WriteFile(filepath.Join(g.dir, v.limit), []byte(strconv.FormatUint(uint64(size), 10)), 0o644); err == nil {
-				return g, nil
-			}
-			err = errors.Join(err, os.Remove(g.dir))
-		}
-		errs = append(errs, err)
-	}
-	return nil, fmt.Errorf("make a memory cgroup, which root may outside of containers: %w", errors.Join(errs...))
-}
-
 // makeGroups creates a group for each node's daemon.
 func (r *run) makeGroups() error {
 	for i := range nodes {
 		name := lab.NodeName(i)
-		g, err := newGroup(r.cgroup, name)
+		g, err := kit.NewMemoryGroup("hmcfs-attack-"+name, uint64(r.cgroup))
 		if err != nil {
 			return err
 		}
@@ -172,24 +148,7 @@ func (r *run) makeGroups() error {
 func (r *run) removeGroups() error {
 	var errs []error
 	for _, g := range r.groups {
-		errs = append(errs, g.remove())
+		errs = append(errs, g.Remove())
 	}
 	return errors.Join(errs...)
-}
-
-// before returns the command line prefix that starts a process in the group.
-func (g *group) before() []string {
-	return []string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, g.tasks}
-}
-
-// remove removes the group, once its processes have ended.
-func (g *group) remove() error {
-	var err error
-	for range 100 {
-		if err = os.Remove(g.dir); err == nil {
-			return nil
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	return err
 }

@@ -21,7 +21,7 @@ func (r *run) killForMemory(ctx context.Context, n *lab.Node) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644); err != nil {
 		return err
 	}
-	words := append(r.groups[n.Name].before(), "/proc/self/exe")
+	words := append(r.groups[n.Name].Before(), "/proc/self/exe")
 	// /proc/self of the shell is not this program.
 	words[len(words)-1] = fmt.Sprintf("/proc/%d/exe", os.Getpid())
 	cmd := exec.Command(words[0], words[1:]...)

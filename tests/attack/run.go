@@ -31,7 +31,7 @@ type run struct {
 	dir   string
 	start time.Time
 	// groups holds the daemons' cgroups by the names of the nodes; empty without -cgroup.
-	groups map[string]*group
+	groups map[string]*kit.MemoryGroup
 	// victims and attackers are the running processes.
 	victims   []*player
 	attackers []*player
@@ -55,7 +55,7 @@ func inside(ctx context.Context, s settings, dir string) (err error) {
 	if err = errors.Join(os.Chmod(dir, 0o711), os.Chmod(scratch, 0o777|os.ModeSticky)); err != nil {
 		return err
 	}
-	r := &run{settings: s, dir: filepath.Join(scratch, "nodes"), start: time.Now(), groups: map[string]*group{}}
+	r := &run{settings: s, dir: filepath.Join(scratch, "nodes"), start: time.Now(), groups: map[string]*kit.MemoryGroup{}}
 	fmt.Fprintf(r.out, "seed %d, %v\n", s.seed, r.during())
 	if err = os.Mkdir(r.dir, 0o711); err != nil {
 		return err
@@ -66,7 +66,7 @@ func inside(ctx context.Context, s settings, dir string) (err error) {
 		if err = r.makeGroups(); err != nil {
 			return err
 		}
-		o.Before = func(node string) []string { return r.groups[node].before() }
+		o.Before = func(node string) []string { return r.groups[node].Before() }
 		// The pages of a tmpfs would be charged to the group.
 		o.State = filepath.Join(dir, "states")
 	}

@@ -6,12 +6,14 @@
 //	go run ./tests/bench -nodes [-write] [-rows TEXT] [-rounds 5] [-size 1GiB]
 //	go run ./tests/bench -collectives [-write] [-rows TEXT] [-rounds 5]
 //	go run ./tests/bench -ranks [-write] [-rows TEXT] [-rounds 5]
+//	go run ./tests/bench -held [-write] [-rows TEXT] [-rounds 30] [-deaths 30]
 //	go run ./tests/bench -summary -write
 //
 // The first measures a mount, the second the communicator between two processes, the third keyed
 // objects, the fourth the mounts of a cluster, the fifth collectives, in comparison with
 // Open MPI and PyTorch with Gloo, which must be installed for it (openmpi-bin, libopenmpi-dev,
-// python3-torch), and the sixth ranks in Python, in comparison with ranks in Go. The last measures
+// python3-torch), the sixth ranks in Python, in comparison with ranks in Go, and the seventh a mount
+// whose daemon is killed and upgraded, in comparison with one without a holder. The last measures
 // nothing: it writes docs/benchmarks.md, its chart and the table of the README from the pages, as
 // every other one does at its end.
 //
@@ -77,6 +79,10 @@ type options struct {
 	rankCalls int    // in one run
 	python    string // the folder of the package
 
+	// The options of mounts that outlive their daemons.
+	held   bool
+	deaths int
+
 	// The options of keyed objects.
 	objects   bool
 	manyKeys  int // keys of one call
@@ -98,7 +104,7 @@ func defaults() options {
 	return options{
 		hmcfs: "bin/hmcfs", sizeArg: "1GiB", rounds: 5, files: 10_000, reads: 20_000,
 		keys: 1_000_000, through: 10 * devices.GiB,
-		rankCalls: 20, python: "objects/client/python",
+		deaths: 30, rankCalls: 20, python: "objects/client/python",
 		manyKeys: 8192, manyBlobs: 512, calls: 2000,
 		picture: pages + "bandwidth.svg", collectivesPicture: pages + "collectives.svg", times: 5, sizes: "8..1GiB", large: 64 * devices.MiB, moved: devices.GiB, slow: 64 * devices.MiB, trips: 20_000, seconds: 1,
 	}
@@ -122,6 +128,8 @@ func main() {
 	flag.BoolVar(&o.nodes, "nodes", o.nodes, "measure mounts that know each other")
 	flag.BoolVar(&o.collectives, "collectives", o.collectives, "measure collectives between processes")
 	flag.BoolVar(&o.ranks, "ranks", o.ranks, "measure ranks in Python")
+	flag.BoolVar(&o.held, "held", o.held, "measure a mount that outlives its daemons")
+	flag.IntVar(&o.deaths, "deaths", o.deaths, "how many daemons are killed, and how many upgraded, with -held")
 	flag.BoolVar(&o.summary, "summary", o.summary, "write the summary of what was measured")
 	flag.StringVar(&o.vramfs, "vramfs", o.vramfs, "`program` of vramfs to compare with; its GPU filter must accept the device")
 	flag.StringVar(&o.picture, "picture", o.picture, "the picture of -peers -write")
@@ -182,6 +190,8 @@ func (o options) bed() (b bed, begin, page string) {
 		return &collectives{opts: o}, collectivesBegin, "collectives"
 	case o.ranks:
 		return &ranks{opts: o}, ranksBegin, "ranks"
+	case o.held:
+		return &held{opts: o, lab: &lab{opts: o}}, heldBegin, "held"
 	case o.nodes:
 		return &nodes{opts: o}, nodesBegin, "nodes"
 	}

@@ -170,3 +170,14 @@ func TestSmallRanks(t *testing.T) {
 	o.ranks, o.rankCalls, o.python, o.rows = true, 2, "../../objects/client/python", "send and receive of 16"
 	small(t, o, ranksBegin, (&ranks{opts: o}).rows()[2:3])
 }
+
+// TestSmallHeld is TestSmall for a mount whose daemon is killed.
+func TestSmallHeld(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	kit.Require(t, "fuse", "root", "opencl")
+	o := defaults()
+	o.held, o.deaths, o.files, o.sizeArg = true, 1, 20, "4MiB"
+	small(t, o, heldBegin, (&held{opts: o, lab: &lab{opts: o, mnt: &measure.Mount{Point: "mnt"}}}).rows())
+}

@@ -78,6 +78,25 @@ func TestReadPage(t *testing.T) {
 	}
 }
 
+func TestTimesOf(t *testing.T) {
+	for _, c := range []struct {
+		mine, theirs string
+		want         float64
+	}{
+		{"200.0 µs", "50.0 µs", 0.25},
+		{"3.00 GB/s", "1.50 GB/s", 2},
+		{"300/s", "600/s", 0.5},
+		{"1.0 µs", "1.0 ms", 0},
+		{"0 µs", "1 µs", 0},
+		{"", "1 µs", 0},
+		{"fast", "1 µs", 0},
+	} {
+		if got, err := timesOf(c.mine, c.theirs); got != c.want || (err == nil) != (c.want != 0) {
+			t.Errorf("%q beside %q: %v, %v, want %v", c.mine, c.theirs, got, err, c.want)
+		}
+	}
+}
+
 // TestStyles checks that each system has one colour, that no two share one, and that hmcfs is
 // drawn boldest.
 func TestStyles(t *testing.T) {

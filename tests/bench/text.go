@@ -75,5 +75,6 @@ const (
 	nodesBegin       = "<!-- measured: go run ./tests/bench -nodes -write -->\n"
 	objectsBegin     = "<!-- measured: go run ./tests/bench -objects -write -->\n"
 	ranksBegin       = "<!-- measured: go run ./tests/bench -ranks -write -->\n"
+	heldBegin        = "<!-- measured: go run ./tests/bench -held -write -->\n"
 	collectivesBegin = "<!-- measured: go run ./tests/bench -collectives -write -->\n"
 )

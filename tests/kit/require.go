@@ -47,6 +47,7 @@ func Rounds(short, usual, all int) int {
 //	cuda         an NVIDIA driver and a card
 //	ucx          UCX's libucp
 //	ucx-headers  UCX's headers, and a C compiler
+//	cgroup       a memory cgroup can be made
 //	root         effective uid 0 with CAP_SYS_ADMIN
 //	numpy        python3 with NumPy
 //	tool:NAME    a program in the PATH
@@ -97,6 +98,8 @@ func Missing(need string) error {
 		return missingLibrary("libucp.so.0")
 	case "ucx-headers":
 		return missingUCXHeaders()
+	case "cgroup":
+		return missingGroup()
 	case "root":
 		return missingRoot()
 	case "fsspec", "numpy", "pip", "pytest", "redis", "setuptools", "torch", "wheel":
@@ -187,6 +190,14 @@ func missingUCXHeaders() error {
 		_, err = os.Stat("/usr/include/ucp/api/ucp.h")
 	}
 	return err
+}
+
+func missingGroup() error {
+	g, err := NewMemoryGroup("hmcfs-need", 1<<30)
+	if err != nil {
+		return err
+	}
+	return g.Remove()
 }
 
 // missingLibrary looks for a shared library in the directories of the loaders of Debian and

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -152,6 +153,8 @@ func (n *Node) Kill() {
 	kit.KillHolders(n.RuntimeDir())
 	_ = n.process.Signal(unix.SIGKILL) // it may have ended on its own
 	<-n.ended
+	// If it has, the holder may have started another one.
+	kit.KillBelow(filepath.Dir(n.RuntimeDir()), func(args []string) bool { return slices.Contains(args, "mount") })
 	n.process = nil
 	n.deaths++
 }

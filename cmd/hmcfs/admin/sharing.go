@@ -52,7 +52,10 @@ func callerOf(p Peer) objects.Caller {
 //
 // A request that names the file otherwise has no descriptor of it.
 func (q *question) split(named adminapi.File) error {
-	if !q.carried || len(q.received) == 0 && named.Path != "" {
+	if q.carried && named.Path != "" {
+		q.memory = q.received
+	}
+	if !q.carried || named.Path != "" {
 		return nil
 	}
 	if len(q.received) == 0 {
@@ -253,10 +256,17 @@ func (s *Server) hold(ctx context.Context, c *conn) error {
 
 func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (solution, error) {
 	var r adminapi.BindRequest
-	if err := errors.Join(read(&r), q.split(adminapi.File{}), s.mayChange()); err != nil {
+	err := read(&r)
+	if err == nil {
+		err = errors.Join(q.split(r.File), s.mayChange())
+	}
+	if err != nil {
 		return solution{}, err
 	}
-	ino, err := s.fileOf(ctx, q, r.File)
+	ino, tensor, err := s.fileOf(ctx, q, r.File)
+	if err == nil && tensor != "" {
+		err = fmt.Errorf("%w: %s is a tensor of a file, whose memory it is; bind to an empty file", errInvalid, r.Path)
+	}
 	if err != nil {
 		return solution{}, err
 	}
@@ -281,7 +291,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 	if err = checkExport(r, q); err != nil {
 		return solution{}, err
 	}
-	ino, err := s.fileOf(ctx, q, r.File)
+	ino, tensor, err := s.fileOf(ctx, q, r.File)
 	if err != nil {
 		return solution{}, err
 	}
@@ -293,7 +303,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 		return solution{}, err
 	}
 	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
-		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold})
+		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold, Tensor: tensor})
 	if err != nil {
 		return solution{}, err
 	}
@@ -325,20 +335,22 @@ func checkExport(r adminapi.ExportRequest, q *question) error {
 	return nil
 }
 
-func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (metadata.Ino, error) {
+// fileOf returns the file that a request is about, and, if it is a tensor that is named by its path, its path in the file.
+func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (ino metadata.Ino, tensor string, err error) {
 	switch {
 	case q.file != nil && named != adminapi.File{}:
-		return 0, fmt.Errorf("%w: the file is named both by its descriptor and by name", errInvalid)
+		return 0, "", fmt.Errorf("%w: the file is named both by its descriptor and by name", errInvalid)
 	case q.file == nil && (named.Path == "") == (named.Ino == 0):
-		return 0, fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
+		return 0, "", fmt.Errorf(`%w: name the file, by "path" or by "ino"`, errInvalid)
 	}
 	if s.opts.Files != nil && q.carried && q.file == nil {
 		guest := s.opts.Files.Begin(callerOf(q.peer))
 		defer guest.End()
-		ino, err := guest.Ino(ctx, named.Path)
-		return ino, namedFault(named.Path, err)
+		ino, tensor, err = guest.Ino(ctx, named.Path)
+		return ino, tensor, namedFault(named.Path, err)
 	}
-	return s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
+	ino, err = s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
+	return ino, "", err
 }
 
 // namedFault returns the error of a request that names a file, whose errno is that of package fs.
@@ -356,7 +368,7 @@ func namedFault(name string, err error) error {
 	case syscall.EHOSTUNREACH, syscall.ESTALE:
 		kind = hetero.ErrDisconnected
 	case syscall.EOPNOTSUPP:
-		kind, text = hetero.ErrUnsupported, "only the memory of a whole file of this node can be shared: copy one of another node here; a tensor by its name needs a mount"
+		kind, text = hetero.ErrUnsupported, "only the memory of a file of this node, or of a tensor in one, can be shared: copy a file of another node here"
 	case syscall.EIO:
 		kind = hetero.ErrIO
 	default:

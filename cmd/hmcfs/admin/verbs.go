@@ -27,7 +27,7 @@ func verbs() map[adminapi.Verb]verb {
 			return out.results(nil, err)
 		},
 		adminapi.VerbMSet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
-			return out.results(c.DevMSet(ctx, q.Keys, q.Lists))
+			return out.results(bind(ctx, c, q))
 		},
 		adminapi.VerbMGet: func(ctx context.Context, c hetero.Client, q *adminapi.Call, out *answer) error {
 			return out.results(c.DevMGet(ctx, q.Keys, q.Lists, getOptions(q, out)))
@@ -66,6 +66,46 @@ func verbs() map[adminapi.Verb]verb {
 // continuer is a client that continues a session of an earlier daemon.
 type continuer interface {
 	Continue(ctx context.Context) error
+}
+
+// bind executes an mset, also one with a time to live: a key that can't have it is not set.
+func bind(ctx context.Context, c hetero.Client, q *adminapi.Call) (hetero.Results, error) {
+	ttl := time.Duration(q.TTL)
+	if err := hetero.CheckTTL(ttl); err != nil {
+		return nil, err
+	}
+	set, err := c.DevMSet(ctx, q.Keys, q.Lists)
+	if err != nil || ttl == 0 {
+		return set, err
+	}
+	var keys []string
+	var places []int
+	for i, r := range set {
+		if r.Err == nil {
+			keys, places = append(keys, r.Key), append(places, i)
+		}
+	}
+	if len(keys) == 0 {
+		return set, nil
+	}
+	// The end of the caller must not leave keys for ever that were to expire.
+	ctx = context.WithoutCancel(ctx)
+	limited, err := c.Expire(ctx, keys, ttl)
+	var undone []string
+	for i, place := range places {
+		fault := err
+		if err == nil {
+			fault = limited[i].Err
+		}
+		if fault != nil {
+			set[place].Err = fault
+			undone = append(undone, keys[i])
+		}
+	}
+	if len(undone) > 0 {
+		_, err = c.DevLocalDelete(ctx, undone)
+	}
+	return set, err
 }
 
 func getOptions(q *adminapi.Call, out *answer) hetero.GetOptions {

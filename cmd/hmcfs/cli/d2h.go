@@ -65,7 +65,7 @@ func (a keyVerbs) d2h(ctx context.Context, args []string, f *d2hFlags) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the objects stay
-	if err = needsMount(m, "d2h", insteadOfPut); err != nil {
+	if err = needsMount(m, "d2h", insteadOfD2H); err != nil {
 		return err
 	}
 	r := a.newKeyReport("d2h", pairs, d2hLine)

@@ -83,7 +83,7 @@ func TestWrittenOnce(t *testing.T) {
 			a := keyVerbs{&app{Env: Env{Stdout: &out, Stderr: io.Discard}}}
 			content := kit.Bytes(1, 0, size)
 			s := &subscription{
-				a: a, m: place.Mount{MountPoint: dir}, reserved: map[int]bool{},
+				a: a, m: place.Mount{MountPoint: dir}, files: mountedKeys{place.Mount{MountPoint: dir}, publishDir}, reserved: map[int]bool{},
 				r: a.newKeyReport("subscribe", []keyPath{{key: "k", path: standardStream}}, nil),
 				c: &publicationClient{content: content, fetch: c.fetch, settle: c.settle},
 			}

@@ -55,7 +55,7 @@ func (a keyVerbs) h2d(ctx context.Context, args []string, f *h2dFlags) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // the files stay
-	if err = needsMount(m, "h2d", insteadOfPut); err != nil {
+	if err = needsMount(m, "h2d", insteadOfH2D); err != nil {
 		return err
 	}
 	l := &loading{c: c, m: m, r: a.newKeyReport("h2d", pairs, movedLine)}

@@ -44,8 +44,11 @@ func (a *app) addMount(cmd *cobra.Command) *trees {
 	return t
 }
 
-// close ends the sessions.
+// close ends the sessions; nil trees have none.
 func (t *trees) close() {
+	if t == nil {
+		return
+	}
 	for _, s := range t.sessions {
 		_ = s.session.Close() // nothing is left to write
 	}
@@ -142,6 +145,7 @@ type changedFiles interface {
 	Link(from, to string) error
 	Truncate(name string, size int64) error
 	Rename(from, to string) error
+	RenameNew(from, to string) error
 	Remove(name string) error
 	Copy(ctx context.Context, from, to string) (int64, error)
 	SetAttribute(name, attribute string, value []byte) error

@@ -88,8 +88,11 @@ func deviceDir(m place.Mount, text string) (string, error) {
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	return "", usage(fmt.Errorf("--device %s: %s has no such device; it has %s",
-		text, m.MountPoint, strings.Join(deviceNames(m.MountPoint), ", ")))
+	return "", noDevice(m, text, deviceNames(m.MountPoint))
+}
+
+func noDevice(m place.Mount, text string, names []string) error {
+	return usage(fmt.Errorf("--device %s: %s has no such device; it has %s", text, m.MountPoint, strings.Join(names, ", ")))
 }
 
 // deviceNames returns the names of the device directories in a mount; nil if it does not
@@ -99,6 +102,11 @@ func deviceNames(mountPoint string) []string {
 	if err != nil {
 		return nil
 	}
+	return devicesIn(entries)
+}
+
+// devicesIn returns the names of those of the directories in the root that belong to a device.
+func devicesIn(entries []fs.DirEntry) []string {
 	var names []string
 	for _, e := range entries {
 		if e.IsDir() && !isOwnDir(e.Name()) {
@@ -138,6 +146,6 @@ func (a keyVerbs) reason(ctx context.Context, m place.Mount, key string, publish
 
 // The ways to do without the commands on paths of a mount.
 const (
-	insteadOfPut = "copy the file with hmcfs cp PATH hmc:DEVICE/NAME, and publish it with hmcfs mv hmc:DEVICE/NAME hmc:publish/KEY"
-	insteadOfGet = "copy it with hmcfs cp hmc:keys/KEY PATH (or hmc:publish/KEY)"
+	insteadOfD2H = "copy the file into host memory with hmcfs cp hmc:DEVICE/PATH hmc:host/NAME, and set its key with hmcfs mset KEY=hmc:host/NAME"
+	insteadOfH2D = "copy the bytes of the key with hmcfs mget KEY=hmc:DEVICE/PATH"
 )

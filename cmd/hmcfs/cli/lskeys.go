@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -45,22 +44,24 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 	published := cmd.Flags().Bool("published", false, "List published keys.")
 	return runs(cmd, func(ctx context.Context, args []string) error {
 		m, err := a.mountFor(f.mount)
-		if err == nil {
-			err = needsMount(m, "ls-keys", "list them with hmcfs ls hmc:keys (or hmc:publish)")
-		}
 		if err != nil {
 			return err
 		}
-		dir := filepath.Join(m.MountPoint, keysDir)
+		dir := keysDir
 		if *published {
-			dir = filepath.Join(m.MountPoint, publishDir)
+			dir = publishDir
 		}
-		return a.lsKeys(ctx, m, dir, strings.Join(args, ""), *f.asJSON)
+		files, sessions, err := a.keysOf(ctx, m, dir)
+		if err != nil {
+			return err
+		}
+		defer sessions.close()
+		return a.lsKeys(ctx, m, files, strings.Join(args, ""), *f.asJSON)
 	})
 }
 
-func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string, asJSON bool) error {
-	entries, unlisted := os.ReadDir(dir)
+func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, files keyFiles, prefix string, asJSON bool) error {
+	entries, unlisted := files.list()
 	if unlisted != nil && !unasked(unlisted) {
 		return unlisted
 	}
@@ -69,7 +70,7 @@ func (a keyVerbs) lsKeys(ctx context.Context, m place.Mount, dir, prefix string,
 		if !strings.HasPrefix(e.Name(), prefix) {
 			continue
 		}
-		row, lerr := listKey(filepath.Join(dir, e.Name()), e.Name())
+		row, lerr := listKey(files, e.Name())
 		if errors.Is(lerr, fs.ErrNotExist) {
 			continue // it was removed just now
 		}
@@ -129,26 +130,26 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 	return t.Flush()
 }
 
-func listKey(path, key string) (listedKey, error) {
-	st, err := os.Stat(path)
+func listKey(files keyFiles, key string) (listedKey, error) {
+	st, err := files.stat(key)
 	if unasked(err) {
-		return listedKey{Key: key, State: "unreachable", Path: path}, err
+		return listedKey{Key: key, State: "unreachable", Path: files.path(key)}, err
 	}
 	if err != nil {
 		return listedKey{}, err
 	}
-	head, err := tensorHeader(path)
+	head, err := tensorHeader(files, key)
 	if err != nil {
 		return listedKey{}, err
 	}
 	row := listedKey{
-		Key: key, Size: st.Size() - head, Device: xattr(path, deviceXattr), State: xattr(path, stateXattr),
-		Blobs: xattr(path, blobsXattr), Path: path,
+		Key: key, Size: st.Size() - head, Device: files.attribute(key, deviceXattr), State: files.attribute(key, stateXattr),
+		Blobs: files.attribute(key, blobsXattr), Path: files.path(key),
 	}
-	if target, lerr := os.Readlink(path); lerr == nil {
-		row.Path = filepath.Join(filepath.Dir(path), target)
+	if link, lerr := files.link(key); lerr == nil {
+		row.Path = files.target(link)
 	}
-	if left, perr := strconv.ParseInt(xattr(path, ttlXattr), 10, 64); perr == nil {
+	if left, perr := strconv.ParseInt(files.attribute(key, ttlXattr), 10, 64); perr == nil {
 		row.TTL = &left
 	}
 	return row, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -73,12 +72,13 @@ func (a keyVerbs) mget(ctx context.Context, args []string, f *mgetFlags) error {
 	if err = f.timeout.check(); err != nil {
 		return err
 	}
-	if g.m, err = a.mountFor(f.mount, pathsOf(pairs)...); err == nil {
-		err = needsMount(g.m, "mget", insteadOfGet)
-	}
-	if err != nil {
+	if g.m, err = a.mountFor(f.mount, pathsOf(pairs)...); err != nil {
 		return err
 	}
+	if g.files, g.trees, err = a.keysOf(ctx, g.m, keysDir); err != nil {
+		return err
+	}
+	defer g.trees.close()
 	if toOutput {
 		g.r.line = nil
 	}
@@ -134,6 +134,10 @@ type getting struct {
 	m    place.Mount
 	r    *keyReport
 	opts copier.Options
+
+	files keyFiles
+	// trees are the sessions by which files are reached; nil for those of a mount.
+	trees *trees
 }
 
 // wait copies keys as they appear. It needs a session with the daemon.
@@ -176,11 +180,11 @@ func (g *getting) now(ctx context.Context) error {
 
 // there returns an error unless a key names an object whose bytes exist.
 func (g *getting) there(key string) error {
-	_, err := statIn(g.m, keysDir, key, os.Stat)
+	_, err := g.files.stat(key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return g.absent(key)
-	case err == nil && xattr(keyFile(g.m, key), stateXattr) == "lost":
+	case err == nil && g.files.attribute(key, stateXattr) == "lost":
 		return hetero.ErrLost
 	}
 	return err
@@ -188,7 +192,7 @@ func (g *getting) there(key string) error {
 
 // absent explains why the file of a key can't be found.
 func (g *getting) absent(key string) error {
-	to, err := os.Readlink(keyFile(g.m, key))
+	to, err := g.files.link(key)
 	if err != nil || !strings.HasPrefix(to, "../nodes/") || !strings.Contains(to, tensors.ViewSuffix+"/") {
 		return hetero.ErrNotFound
 	}
@@ -197,13 +201,13 @@ func (g *getting) absent(key string) error {
 
 // tensorHeader returns the length of the header before the bytes of a tensor, if the file of a
 // key is one.
-func tensorHeader(file string) (int64, error) {
-	to, err := os.Readlink(file)
+func tensorHeader(files keyFiles, key string) (int64, error) {
+	to, err := files.link(key)
 	// A view has no attribute for its memory, which is the file's.
-	if err != nil || !strings.Contains(to, tensors.ViewSuffix+"/") || xattr(file, residentXattr) != "" {
+	if err != nil || !strings.Contains(to, tensors.ViewSuffix+"/") || files.attribute(key, residentXattr) != "" {
 		return 0, nil //nolint:nilerr // opening the file reports the reason
 	}
-	f, err := os.Open(file)
+	f, err := files.open(key)
 	if err != nil {
 		return 0, err
 	}
@@ -233,10 +237,10 @@ func (g *getting) take(ctx context.Context, places []int) (again []int) {
 // that the key was removed, unless the mount disappeared, or the key exists again.
 func (g *getting) gone(key string, err error) error {
 	failed, is := errors.AsType[*fs.PathError](err)
-	if !is || failed.Path != keyFile(g.m, key) || !errors.Is(err, fs.ErrNotExist) {
+	if !is || failed.Path != g.files.path(key) || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_, failure := statIn(g.m, keysDir, key, os.Stat)
+	_, failure := g.files.stat(key)
 	switch {
 	case errors.Is(failure, fs.ErrNotExist):
 		return err
@@ -248,8 +252,7 @@ func (g *getting) gone(key string, err error) error {
 
 func (g *getting) get(ctx context.Context, place int) (err error) {
 	row := &g.r.rows[place]
-	from := keyFile(g.m, row.Key)
-	st, err := statIn(g.m, keysDir, row.Key, os.Stat)
+	st, err := g.files.stat(row.Key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return g.absent(row.Key) // it was removed just now
 	}
@@ -257,7 +260,7 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 		return err
 	}
 	defer func() { err = g.gone(row.Key, err) }()
-	head, err := tensorHeader(from)
+	head, err := tensorHeader(g.files, row.Key)
 	if err != nil {
 		return err
 	}
@@ -269,14 +272,34 @@ func (g *getting) get(ctx context.Context, place int) (err error) {
 	opts.Off += head
 	begun := time.Now()
 	defer func() { row.Seconds = time.Since(begun).Seconds() }()
+	from := g.files.path(row.Key)
 	if row.Path == standardStream {
 		g.r.bar.grow(st.Size() - opts.Off)
-		row.Bytes, err = copier.Pour(ctx, g.a.Stdout, from, opts)
+		row.Bytes, err = g.pour(ctx, row.Key, opts)
 		return err
+	}
+	if g.trees != nil {
+		if opts.Find, err = g.trees.ofCopy(ctx, []string{from, row.Path}); err != nil {
+			return err
+		}
 	}
 	sum, err := copier.Copy(ctx, []string{from}, row.Path, opts)
 	if len(sum.Files) == 1 {
 		row.Bytes, row.Way = sum.Files[0].Bytes, sum.Files[0].Path
 	}
 	return err
+}
+
+// pour writes the bytes of a key to standard output.
+func (g *getting) pour(ctx context.Context, key string, o copier.Options) (n int64, err error) {
+	f, err := g.files.open(key)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return copier.Drain(ctx, g.a.Stdout, copier.Source{Name: g.files.path(key), ReadAt: f.ReadAt, Size: st.Size()}, o)
 }

@@ -59,15 +59,19 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 		return err
 	}
 	m, err := a.mountFor(f.mount, pathsOf(pairs)...)
-	if err == nil {
-		err = needsMount(m, "publish", insteadOfPut)
-	}
 	if err != nil {
 		return err
 	}
-	dir, err := deviceDir(m, f.device)
+	files, sessions, err := a.keysOf(ctx, m, publishDir)
 	if err != nil {
 		return err
+	}
+	defer sessions.close()
+	var dir string
+	if sessions == nil {
+		if dir, err = deviceDir(m, f.device); err != nil {
+			return err
+		}
 	}
 	var events *client.Watch
 	if f.wait {
@@ -77,13 +81,18 @@ func (a keyVerbs) publish(ctx context.Context, args []string, f *publishFlags) e
 		defer func() { _ = events.Close() }() // it was only read
 	}
 	r := a.newKeyReport("publish", pairs, namedLine)
-	w := &receipts{r: r, m: m, places: map[string]int{}, inos: map[string]metadata.Ino{}}
+	w := &receipts{r: r, files: files, places: map[string]int{}, inos: map[string]metadata.Ino{}}
 	for i, p := range pairs {
 		if ctx.Err() != nil {
 			break
 		}
-		ino, perr := a.publishOne(ctx, m, dir, p, r)
-		r.rows[i].Path = publishedFile(m, p.key)
+		var ino metadata.Ino
+		var perr error
+		if r.rows[i].Path = files.path(p.key); sessions != nil {
+			ino, perr = sessions.publishOne(ctx, m, f.device, p, r)
+		} else {
+			ino, perr = a.publishOne(ctx, m, dir, p, r)
+		}
 		if perr == nil && f.wait {
 			w.places[p.key], w.inos[p.key] = i, ino
 			continue
@@ -117,25 +126,32 @@ func (a keyVerbs) publishOne(ctx context.Context, m place.Mount, dir string, p k
 	if err = unix.Lstat(file, &st); err != nil {
 		return 0, &fs.PathError{Op: "stat", Path: file, Err: err}
 	}
-	err = rename(ctx, file, publishedFile(m, p.key), false)
+	err = notPublished(rename(ctx, file, publishedFile(m, p.key), false), p.path, "rm "+publishedFile(m, p.key))
+	return metadata.Ino(st.Ino), err
+}
+
+// notPublished explains the error of the rename that publishes a file.
+func notPublished(err error, path, withdraw string) error {
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		err = hinted(fmt.Errorf("another object is already published under it: %w", hetero.ErrExist),
-			"withdraw it with rm "+publishedFile(m, p.key)+", or wait until it is received")
+		return hinted(fmt.Errorf("another object is already published under it: %w", hetero.ErrExist),
+			"withdraw it with "+withdraw+", or wait until it is received")
 	case errors.Is(err, unix.EBUSY):
-		err = hinted(fmt.Errorf("%s: a process has it open or mapped, or it is memory of another process: %w", p.path, hetero.ErrBusy),
+		return hinted(fmt.Errorf("%s: a process has it open or mapped, or it is memory of another process: %w", path, hetero.ErrBusy),
 			"close it first")
 	}
-	return metadata.Ino(st.Ino), err
+	return err
 }
 
 // stage copies a file from outside the mount into a device's directory, under a name that
 // is not a valid key.
 func (a keyVerbs) stage(ctx context.Context, dir, file string, r *keyReport) (string, error) {
-	staged := filepath.Join(dir, fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()))
+	staged := filepath.Join(dir, stagedName())
 	_, err := copyIn(ctx, file, staged, r)
 	return staged, err
 }
+
+func stagedName() string { return fmt.Sprintf(".publish~%d.%d", os.Getpid(), time.Now().UnixNano()) }
 
 // copyIn copies a regular file from outside the mount to a name that must not exist.
 func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File, error) {
@@ -156,7 +172,7 @@ func copyIn(ctx context.Context, file, target string, r *keyReport) (copier.File
 // receipts waits until publications have been received.
 type receipts struct {
 	r      *keyReport
-	m      place.Mount
+	files  keyFiles
 	places map[string]int
 	inos   map[string]metadata.Ino
 }
@@ -176,7 +192,7 @@ func (w *receipts) await(ctx context.Context, events *client.Watch, timeout seco
 			return ctx.Err()
 		case soon.Err() != nil:
 			return hinted(fmt.Errorf("waited %v for a receiver: %w", timeout.Duration, hetero.ErrTimeout),
-				"it is still published; rm in "+filepath.Join(w.m.MountPoint, publishDir)+" withdraws it")
+				"it is still published; to withdraw it, remove it from "+w.files.path(""))
 		default:
 			return fmt.Errorf("it is published, but it is unknown whether it was received: %w", err)
 		}
@@ -210,9 +226,8 @@ func (w *receipts) event(e adminapi.Event) {
 // missed checks which publications still exist, as events were missed.
 func (w *receipts) missed() {
 	for key, place := range w.places {
-		var st unix.Stat_t
-		err := unix.Lstat(publishedFile(w.m, key), &st)
-		if err == nil && metadata.Ino(st.Ino) == w.inos[key] {
+		st, err := w.files.stat(key)
+		if err == nil && inoOf(st) == w.inos[key] {
 			continue
 		}
 		w.r.fail(place, hinted(fmt.Errorf("it is no longer published, and the event that ended it was missed: %w", hetero.ErrIO),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -65,9 +64,10 @@ func (a keyVerbs) subscribe(ctx context.Context, args []string, f *subscribeFlag
 		return err
 	}
 	defer func() { _ = s.c.Close() }() // reserved publications are offered again
-	if err = needsMount(s.m, "subscribe", insteadOfGet); err != nil {
+	if s.files, s.sessions, err = a.keysOf(ctx, s.m, publishDir); err != nil {
 		return err
 	}
+	defer s.sessions.close()
 	if toOutput {
 		s.r.line = nil
 	}
@@ -86,6 +86,10 @@ type subscription struct {
 	// reserved are the places of keys that another subscriber was receiving at the last
 	// attempt.
 	reserved map[int]bool
+
+	files keyFiles
+	// sessions reach files where there is no mount.
+	sessions *trees
 }
 
 // fail reports a key that did not appear in time, or could not be looked up.
@@ -97,7 +101,7 @@ func (s *subscription) fail(place int, err error) {
 }
 
 func (s *subscription) there(key string) (bool, error) {
-	_, err := statIn(s.m, publishDir, key, os.Lstat)
+	_, err := s.files.stat(key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -146,29 +150,42 @@ func (s *subscription) receive(ctx context.Context, place int) error {
 	if err != nil {
 		return err
 	}
-	from := publishedFile(s.m, row.Key)
-	inside := row.Path != standardStream && isOn(s.m, row.Path)
-	if here && inside {
-		var st fs.FileInfo
-		if st, err = os.Stat(from); err != nil {
-			return err
-		}
-		err = rename(ctx, from, row.Path, s.force)
-		switch {
-		case err == nil:
-			row.Bytes, row.Way = st.Size(), xattr(row.Path, pathXattr)
-		case errors.Is(err, unix.EBUSY):
-			err = fmt.Errorf("%w: %w", errReserved, err)
-		}
-	} else {
+	inside := row.Path != standardStream && (isOn(s.m, row.Path) || s.sessions != nil && isHMC(row.Path))
+	switch {
+	case here && inside:
+		err = s.rename(ctx, row)
+	case inside && s.sessions != nil:
+		err = hinted(fmt.Errorf("it is on another node: %w", hetero.ErrUnsupported), "without a mount, receive it into a file that is not hmcfs'")
+	default:
 		d := &delivery{subscription: s, row: row, mode: 0o644}
-		if st, serr := os.Stat(from); serr == nil {
+		if st, serr := s.files.stat(row.Key); serr == nil {
 			d.mode = st.Mode().Perm()
 		}
 		err = d.run(ctx, inside)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		err = hinted(fmt.Errorf("%s exists already: %w", row.Path, fs.ErrExist), "nothing was received; use -f to replace it")
+	}
+	return err
+}
+
+// rename receives a publication of this node into a file of the same daemon.
+func (s *subscription) rename(ctx context.Context, row *keyRow) error {
+	st, err := s.files.stat(row.Key)
+	if err != nil {
+		return err
+	}
+	from := s.files.path(row.Key)
+	if s.sessions != nil {
+		row.Way, err = s.sessions.rename(ctx, from, row.Path, s.force)
+	} else if err = rename(ctx, from, row.Path, s.force); err == nil {
+		row.Way = xattr(row.Path, pathXattr)
+	}
+	switch {
+	case err == nil:
+		row.Bytes = st.Size()
+	case errors.Is(err, unix.EBUSY):
+		err = fmt.Errorf("%w: %w", errReserved, err)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
 )
@@ -89,22 +88,7 @@ func (f *flow) fill(ctx context.Context, p segment, free chan []byte, full chan<
 	return nil
 }
 
-// Pour writes the bytes of a file, or the part selected by the options, to w, and returns
-// the number of bytes written. Of the options it uses Off, Len, Buffer and Moved.
-func Pour(ctx context.Context, w io.Writer, source string, o Options) (done int64, err error) {
-	src, err := os.Open(source)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	info, err := src.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return Drain(ctx, w, Source{Name: source, ReadAt: src.ReadAt, Size: info.Size()}, o)
-}
-
-// Source is a source of bytes that is not a file.
+// Source is a source of bytes.
 type Source struct {
 	// Name names the source in errors.
 	Name string
@@ -114,7 +98,8 @@ type Source struct {
 	ReadAt func(p []byte, off int64) (int, error)
 }
 
-// Drain is like Pour, for a source that is not a file.
+// Drain writes the bytes of a source, or the part selected by the options, to w, and returns
+// the number of bytes written. Of the options it uses Off, Len, Buffer and Moved.
 func Drain(ctx context.Context, w io.Writer, src Source, o Options) (done int64, err error) {
 	c := &copier{opts: o}
 	f := flow{buffer: cmp.Or(o.Buffer, defaultBuffer), read: src.ReadAt, write: func(p []byte, _ int64) error {

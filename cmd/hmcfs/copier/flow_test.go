@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,10 +40,24 @@ func (c part) check(t *testing.T, src, target string, whole []byte) {
 		t.Errorf("%+v: %d of %d bytes were told", c, moved, told)
 	}
 	var b bytes.Buffer
-	n, err := copier.Pour(t.Context(), &b, src, o)
+	n, err := pour(t.Context(), &b, src, o)
 	if err != nil || n != int64(len(want)) || !bytes.Equal(b.Bytes(), want) {
 		t.Errorf("%+v: %d bytes are poured, or others: %v", c, n, err)
 	}
+}
+
+// pour writes the bytes of a file.
+func pour(ctx context.Context, w io.Writer, source string, o copier.Options) (int64, error) {
+	f, err := os.Open(source)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return copier.Drain(ctx, w, copier.Source{Name: source, ReadAt: f.ReadAt, Size: st.Size()}, o)
 }
 
 // TestPart copies stretches of a file with a hole, with and without the
@@ -116,15 +131,15 @@ func TestPourFails(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "src")
 	write(t, src, content(100_000))
 	o := copier.Options{Buffer: 4096}
-	n, err := copier.Pour(t.Context(), &failing{left: 8192, then: func() {}}, src, o)
+	n, err := pour(t.Context(), &failing{left: 8192, then: func() {}}, src, o)
 	if n != 8192 || !errors.Is(err, os.ErrClosed) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err = copier.Pour(ctx, &failing{left: 8192, then: cancel}, src, o); !errors.Is(err, context.Canceled) {
+	if _, err = pour(ctx, &failing{left: 8192, then: cancel}, src, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
-	if _, err = copier.Pour(t.Context(), &failing{}, src+"2", o); !errors.Is(err, fs.ErrNotExist) {
+	if _, err = pour(t.Context(), &failing{}, src+"2", o); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no source: %v", err)
 	}
 }

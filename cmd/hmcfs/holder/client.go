@@ -170,10 +170,22 @@ func (c *Client) Kept(prefix string) (map[string]*os.File, error) {
 	}
 }
 
-// Drop implements devices.DescriptorStore.
+// Drop implements devices.DescriptorStore. A holder that has ended keeps nothing.
 func (c *Client) Drop(name string) error {
 	_, err := c.ask(&message{Op: opDrop, Name: name}, nil)
+	if err != nil && c.gone() {
+		return nil
+	}
 	return err
+}
+
+// gone reports whether no holder listens any more.
+func (c *Client) gone() bool {
+	other, err := Dial(c.socket)
+	if err == nil {
+		_ = other.Close() // nothing was asked
+	}
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // Write writes to a descriptor that is kept, in the process of the holder: a write for which the kernel
@@ -240,13 +252,17 @@ func (c *Client) Status() (Status, error) {
 	return *answer.Status, nil
 }
 
-// End ends the holder and everything that it keeps. The client is closed.
+// End ends the holder and everything that it keeps, unless it has ended. The client is closed.
 func (c *Client) End() error {
 	if c == nil {
 		return nil
 	}
 	_, err := c.ask(&message{Op: opEnd}, nil)
-	return errors.Join(err, c.Close())
+	err = errors.Join(err, c.Close())
+	if err != nil && c.gone() {
+		return nil
+	}
+	return err
 }
 
 // Close ends the connection. For the owner of the holder that is a death.

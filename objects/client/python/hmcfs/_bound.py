@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 from . import _cuda, _dtypes, _errors, _session
+
+
+class Place(NamedTuple):
+    """Where a new file is: its daemon, a function that returns the tree of files, its name there, and its path."""
+
+    socket_path: str
+    tree: Callable[[], Any]
+    name: str
+    path: str
 
 
 class Bound:
     """A file that is memory of this process, until close() or the end of ``with``, which returns the array."""
 
-    def __init__(self, socket_path: str, path: str, x: Any, memory: dict[str, Any], files: list[int]) -> None:
+    def __init__(self, place: Place, x: Any, memory: dict[str, Any], files: list[int]) -> None:
         """Make memory the content of a new file."""
-        self.path, self.array = path, x
+        self.path, self.array, self._place = place.path, x, place
         self._pid = os.getpid()
+        tree = place.tree()
         try:
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        except FileExistsError as e:
-            raise _errors.Exists(f"{path}: the file exists; remove it, or bind to another name") from e
-        self._file = os.fstat(fd)
-        os.close(fd)
+            with tree.create(place.name) as file:
+                self._number = tree.number(file)
+        except _errors.Exists as e:
+            raise _errors.Exists(f"{self.path}: the file exists; remove it, or bind to another name") from e
         self.closed = False
         try:
-            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)  # the file itself must not be open
-            try:
-                device = os.getxattr(f"/proc/self/fd/{fd}", "user.hmc.device").decode()
-                # Host memory can be a file of a simulated device, too.
-                if memory["family"] == "host":
-                    memory["family"] = device.rstrip("0123456789")
-                _session.ask(socket_path, "/v1/bind", {"memory": memory, "descriptors": len(files)}, [fd, *files])
-            except OSError as e:
-                if isinstance(e, _errors.HmcfsError):
-                    raise
-                raise _errors.Unsupported(f"{path}: not on a device of an hmcfs mount: {e.strerror}") from e
-            finally:
-                os.close(fd)
+            self._bind(tree, memory, files)
         except BaseException:
             self.close()
             raise
+
+    def _bind(self, tree: Any, memory: dict[str, Any], files: list[int]) -> None:
+        source = tree.memory(self._place.name)  # the file itself must not be open
+        try:
+            device = source.attribute("device")
+            if not device:
+                raise _errors.Unsupported(f"{self.path}: not on a device of hmcfs; give a name such as host/NAME")
+            # Host memory can be a file of a simulated device, too.
+            if memory["family"] == "host":
+                memory["family"] = device.rstrip("0123456789")
+            question = {"memory": memory, "descriptors": len(files), **source.question}
+            _session.ask(self._place.socket_path, "/v1/bind", question, [*source.files, *files])
+        except _errors.HmcfsError as e:
+            if isinstance(e, OSError) and e.errno or self.path in str(e):
+                raise
+            raise type(e)(f"{self.path}: the memory can't become this file: {e}") from e
+        finally:
+            source.close()
 
     def __enter__(self) -> Any:
         return self.array
@@ -51,14 +66,13 @@ class Bound:
         if self.closed or os.getpid() != self._pid:
             return  # the child of a fork leaves it to its parent
         self.closed = True
+        tree = self._place.tree()
         try:
             # A restart of the daemon keeps the numbers of files, and may change that of the mount.
-            if os.lstat(self.path).st_ino == self._file.st_ino:
-                os.unlink(self.path)
-        except FileNotFoundError:
+            if tree.stat(self._place.name, follow=False).st_ino == self._number:
+                tree.remove(self._place.name)
+        except _errors.NotFound:
             pass  # it was removed, or moved
-        except OSError as e:
-            raise _errors.of_os(e, self.path) from e
 
 
 def describe(dtype: str, shape: tuple[int, ...], pieces: list[dict[str, Any]], family: str, uuid: str) -> dict[str, Any]:
@@ -70,13 +84,13 @@ def describe(dtype: str, shape: tuple[int, ...], pieces: list[dict[str, Any]], f
     return memory
 
 
-def cuda(socket_path: str, path: str, x: Any, address: int, dtype: str, shape: tuple[int, ...]) -> Bound:
+def cuda(place: Place, x: Any, address: int, dtype: str, shape: tuple[int, ...]) -> Bound:
     """Make memory of a CUDA device the content of a new file; work on it must have ended."""
     size = _dtypes.TYPES[dtype].size if dtype in _dtypes.TYPES else x.dtype.itemsize
     for n in shape:
         size *= n
     if not size:
-        raise _errors.Invalid(f"{path}: it has no bytes")
+        raise _errors.Invalid(f"{place.path}: it has no bytes")
     uuid, handle, offset, whole = _cuda.handle_of(x.__dlpack_device__()[1], address)
     piece = {"kind": "ipc", "handle": handle, "offset": offset, "size": size, "allocation": whole}
-    return Bound(socket_path, path, x, describe(dtype, shape, [piece], "cuda", uuid), [])
+    return Bound(place, x, describe(dtype, shape, [piece], "cuda", uuid), [])

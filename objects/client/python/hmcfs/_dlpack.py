@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from . import _errors
+from . import _dtypes
 
 CPU, CUDA = 1, 2
 
@@ -47,10 +47,7 @@ def capsule(
     NumPy makes it: its deleter may be called from any thread, and in the middle of an error, which one in
     Python could not. Then the type and the device are set, which NumPy need not know.
     """
-    try:
-        import numpy
-    except ImportError as e:
-        raise _errors.Unsupported("DLPack needs NumPy; install it, or use memory()") from e
+    numpy = _dtypes.package("numpy", "DLPack", ", or use memory()")
     array: Any
     if 0 in shape:
         array = numpy.empty(shape, _STAND_INS[size])

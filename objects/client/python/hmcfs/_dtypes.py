@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
 from typing import Any, NamedTuple
 
@@ -56,6 +57,23 @@ _DESCRS = {t.descr: t for t in TYPES.values() if "V" not in t.descr}
 _PLAIN = re.compile(r"[<>|=]?(?:[?]|[biufcSUV]\d{1,9}|[mM]8(?:\[\w+\])?)")
 
 
+def package(name: str, what: str, instead: str = "") -> Any:
+    """Return a package that is used only where it is installed, such as NumPy."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        raise _errors.Unsupported(f"{what}: this needs the package {name}, which can't be imported ({e}); install it{instead}") from e
+
+
+def of_plain(dtype: Any, what: str) -> Type:
+    """Return the type of a name or a type string, for programs without NumPy."""
+    text = str(dtype)
+    known = {**TYPES, **{t.descr.lstrip("<|"): t for t in TYPES.values()}}.get(text.lstrip("<|="))
+    if known is None or known.ctype is None:
+        raise _errors.Unsupported(f"{what}: elements of {text} need the package numpy, which is not installed; install it, or take bytes: u1")
+    return known
+
+
 def of_descr(descr: Any) -> str:
     """Return the name of the type string of a .npy file: the string itself if it has none."""
     if isinstance(descr, str) and descr in _DESCRS:
@@ -65,10 +83,7 @@ def of_descr(descr: Any) -> str:
 
 def in_numpy(dtype: Any, what: str) -> Any:
     """Return NumPy's type of a name, a type string or a description of a structured type."""
-    try:
-        import numpy
-    except ImportError as e:
-        raise _errors.Unsupported(f"{what}: elements of {dtype} need NumPy; install it") from e
+    numpy = package("numpy", what, ", or use memory()")
     one = TYPES.get(dtype) if isinstance(dtype, str) else None
     if one is not None and "V" in one.descr:
         try:
@@ -94,8 +109,7 @@ def _fields(dtype: Any) -> Any:
 
 def in_torch(name: str, what: str) -> Any:
     """Return PyTorch's type of a name."""
-    import torch
-
+    torch = package("torch", what, ", or use numpy() or memory()")
     kind = getattr(torch, name, None) if name in TYPES else None
     if not isinstance(kind, torch.dtype):
         raise _errors.Unsupported(f"{what}: PyTorch {torch.__version__} has no type {name}; use numpy() or memory()")

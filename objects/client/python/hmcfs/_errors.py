@@ -174,6 +174,15 @@ _OF_ERRNO: dict[int, type[HmcfsError]] = {
 }
 
 
+# _WAYS_OUT says what to do about an error, where that does not depend on the call.
+_WAYS_OUT = {
+    errno.ENOSPC: ": remove files of this device, or choose another one",
+    errno.EDQUOT: ": remove files of this user, or raise the limit",
+    errno.EROFS: ": it was mounted with -o ro",
+    errno.ENOTCONN: ": the daemon has ended; hmcfs status says more",
+}
+
+
 @functools.lru_cache(maxsize=None)
 def _about_files(number: int) -> Any:
     """Return the class of errors of a number that are one of this package's and one of Python's."""
@@ -188,7 +197,7 @@ def _reduced(error: Any) -> Any:
 
 def of_errno(number: int, path: str, other: str | None = None, text: str = "") -> HmcfsError:
     """Return the error of a call about a file, or two: also the OSError that the call on a mount would raise."""
-    text = text or os.strerror(number)
+    text = text or os.strerror(number) + _WAYS_OUT.get(number, "")
     error = _about_files(number)(text)
     error.errno, error.strerror, error.filename = number, text, path
     if other is not None:

@@ -89,20 +89,20 @@ class Tensor:
 
     def numpy(self) -> Any:
         """Return an array of this memory."""
-        import numpy
-
         self._used("host", "not the host's; use torch() or cupy(), or copy the file to host/")
         kind = _dtypes.in_numpy(self._kind.descr, self.path)
+        import numpy
+
         if not self.nbytes:
             return numpy.empty(self.shape, kind)
         return numpy.frombuffer(self._bytes(), kind).reshape(self.shape, order="F" if self._kind.fortran else "C")
 
     def torch(self) -> Any:
         """Return a tensor of this memory."""
-        import torch
-
-        if self._open().kind == "cuda":
-            return torch.from_dlpack(self)  # type: ignore[attr-defined]
+        memory = self._open()
+        torch = _dtypes.package("torch", self.path, ", or use numpy() or memory()")
+        if memory.kind == "cuda":
+            return torch.from_dlpack(self)
         kind = _dtypes.in_torch(self.dtype, self.path)
         if not self.nbytes:
             return torch.empty(self.shape, dtype=kind)

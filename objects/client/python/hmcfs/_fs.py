@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import ctypes
 import datetime
 import errno
 import functools
@@ -14,12 +15,13 @@ import operator
 import os
 import socket
 import stat
+import sys
 import tempfile
 import threading
 import weakref
-from typing import Any, Dict, Iterator, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 
-from . import _bound, _errors, _frames, _mounted, _remote
+from . import _bound, _dtypes, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
 from ._session import Answer, Session, _answered, continues, retry
@@ -167,6 +169,9 @@ class FileSystem:
     are done, as the first one's error, whose ``failures`` has all of them by key.
     """
 
+    # _timeout is the time, in seconds, for which a daemon may take to answer a new session.
+    _timeout = 10.0
+
     def __init__(self, path: str, socket_path: str) -> None:
         self.path = path
         self.socket_path = socket_path
@@ -202,7 +207,7 @@ class FileSystem:
     def _open(self) -> tuple[Session, Slots]:
         with self._lock:
             if self._session is None or self._slots is None:
-                self._session = Session(self.socket_path)
+                self._session = Session(self.socket_path, self._timeout)
                 self._slots = Slots(self._session)
             return self._session, self._slots
 
@@ -306,13 +311,12 @@ class FileSystem:
         The memory is that of empty(), or of a CUDA device; with copy, other memory is copied once, and ``with``
         returns the copy. Work on a device must have ended, as after torch.cuda.synchronize().
         """
-        if not self._has_mount:
-            raise _errors.Unsupported(f"{path}: memory is bound to a file of a mount, and there is none; use mset, or write()")
-        full = os.path.join(self.path, path)
+        name = self._name(path)
+        place = _bound.Place(self.socket_path, lambda: self._tree, name, os.path.join(self.path, name) if self._has_mount else name)
         dtype, shape = type_and_shape(x)
         address_there = cuda_address(x, path)
         if address_there is not None:
-            return _bound.cuda(self.socket_path, full, x, address_there, dtype, shape)
+            return _bound.cuda(place, x, address_there, dtype, shape)
         view = flat(x, not copy, path, copy)
         found = self._region_of(view)
         if found is None and copy:
@@ -325,39 +329,37 @@ class FileSystem:
                 f"{path}: this memory can't be shared with another process: make x with fs.empty(shape, dtype), or give copy=True"
             )
         piece = {"kind": "memfd", "fd": 0, "offset": address(view) - found.start, "size": view.nbytes}
-        return _bound.Bound(self.socket_path, full, x, _bound.describe(dtype, shape, [piece], "host", ""), [found.fd])
+        return _bound.Bound(place, x, _bound.describe(dtype, shape, [piece], "host", ""), [found.fd])
 
     def _like(self, x: Any, size: int) -> Any:
         """Return memory of empty() of the type and shape of an array."""
         if is_torch(x):
-            import torch
-
-            return torch.frombuffer(self.empty(size), dtype=x.dtype).reshape(x.shape)
+            return sys.modules["torch"].frombuffer(self.empty(size), dtype=x.dtype).reshape(x.shape)
         return self.empty(x.shape, x.dtype) if hasattr(x, "dtype") else self.empty(size)
 
     # Memory
 
     def empty(self, shape: Any, dtype: Any = "u1") -> Any:
-        """Return an array in memory that the daemon can reach: keys and publications use it without a copy."""
-        import numpy
+        """Return an array in memory that the daemon can reach: keys and publications use it without a copy.
 
+        Where NumPy is not installed it is a memoryview of that type and shape.
+        """
+        what = f"an array of {shape} elements of {dtype}"
         try:
-            kind = numpy.dtype(dtype)
             lengths = tuple(operator.index(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+            make, item = _maker(dtype, what)
         except TypeError as e:
-            raise _errors.Invalid(f"an array of {shape} elements of {dtype}: {e}") from e
-        if kind.hasobject:
-            raise _errors.Invalid("Python objects can't be in shared memory; give a type of numbers")
-        size = math.prod(lengths) * kind.itemsize
+            raise _errors.Invalid(f"{what}: {e}") from e
+        size = math.prod(lengths) * item
         if size <= 0 or min(lengths, default=1) < 0:
             raise _errors.Invalid(f"an array of {shape} elements has no bytes")
         self._give_back()
         region = Region(self._open()[0], size, passed=True)
         with self._lock:
             self._regions[region.start] = region
-        array = numpy.frombuffer(region.view, kind)
+        array, shaped = make(region, lengths)
         weakref.finalize(array, self._unused.append, region.start)  # all views of it keep it
-        return array.reshape(lengths)
+        return shaped
 
     def _give_back(self) -> None:
         """Give memory back that is no longer used: of arrays that are gone, and of what was received."""
@@ -436,12 +438,9 @@ class FileSystem:
             if blobs is None:
                 raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
             lists.append(blobs)
-        lines = session.call("mset", list(data), lists)
+        lines = session.call("mset", list(data), lists, ttl=ttl)
         failed = {one.index for one in lines if one.code}
-        named = [key for i, key in enumerate(data) if i not in failed]
-        self._named.update((key, data[key]) for key in named)
-        if ttl and named:
-            self.expire(ttl, *named)
+        self._named.update((key, x) for i, (key, x) in enumerate(data.items()) if i not in failed)
         self._raise(lines, list(data))
 
     def mget(self, keys: Sequence[str], out: Sequence[Any], *, timeout: float = 0) -> None:
@@ -568,7 +567,10 @@ class FileSystem:
         return future
 
     def watch(self, prefix: str = "") -> Iterator[Event]:
-        """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on, without end."""
+        """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on.
+
+        They have no end: when the daemon ends, and none continues, Disconnected is raised.
+        """
         return self._events(*self._stream(), prefix[:-1] if prefix.endswith("*") else prefix)
 
     def _stream(self) -> "tuple[socket.socket, Any, float]":
@@ -605,12 +607,13 @@ class FileSystem:
                     event = Event(json.loads(line))
                     if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
                         yield event
-            if not limit:
-                return
             try:
-                s, stream, limit = retry(self.socket_path, limit, lambda: False, self._stream)
-            except _errors.HmcfsError:
-                return
+                found = retry(self.socket_path, limit, lambda: False, self._stream) if limit else None
+            except _errors.HmcfsError as e:
+                raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events: {e}") from e
+            if found is None:
+                raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events; connect again")
+            s, stream, limit = found
             now = datetime.datetime.now(datetime.timezone.utc).isoformat()
             yield Event(seq=0, time=now, event="dropped", key="", size=0, dropped=0)
 
@@ -631,6 +634,29 @@ class FileSystem:
             raise first
         if len({one.index for one in lines}) != len(keys):
             raise _errors.HmcfsError(f"the answer of the daemon has {len(lines)} of {len(keys)} keys")
+
+
+def _maker(dtype: Any, what: str) -> "tuple[Callable[[Region, tuple[int, ...]], tuple[Any, Any]], int]":
+    """Return a function of memory and a shape that makes an array, and it in its shape; and the bytes of an element."""
+    try:
+        import numpy
+    except ImportError:
+        one = _dtypes.of_plain(dtype, what)
+
+        def plain(region: Region, lengths: tuple[int, ...]) -> tuple[Any, Any]:
+            array = (ctypes.c_ubyte * region.size).from_buffer(region.map)
+            return array, memoryview(array).cast("B").cast(one.ctype._type_, lengths)
+
+        return plain, one.size
+    kind = numpy.dtype(dtype)
+    if kind.hasobject:
+        raise _errors.Invalid(f"{what}: Python objects can't be in shared memory; give a type of numbers")
+
+    def in_numpy(region: Region, lengths: tuple[int, ...]) -> tuple[Any, Any]:
+        array = numpy.frombuffer(region.view, kind)
+        return array, array.reshape(lengths)
+
+    return in_numpy, kind.itemsize
 
 
 def connect(path: str | None = None) -> FileSystem:

@@ -12,7 +12,7 @@ import weakref
 from typing import Any
 
 from . import _errors
-from ._dtypes import TYPES
+from ._dtypes import TYPES, package
 from ._files import Tensor
 from ._frames import Blobs
 
@@ -68,9 +68,7 @@ def _view(x: Any, what: str, copy: bool) -> memoryview:
 
 def _interface(x: Any) -> memoryview:
     """Return the elements of an array whose type, as NumPy's times, has no format in a buffer."""
-    import numpy
-
-    array: Any = numpy.asarray(x)
+    array: Any = package("numpy", type(x).__name__).asarray(x)
     return memoryview(array.view(f"V{array.itemsize}"))
 
 

@@ -43,6 +43,15 @@ class Tree:
         with _named(name):
             return open(self._at(name), mode)
 
+    def create(self, name: str) -> Any:
+        """Create a file that does not exist yet, and open it to write, without a buffer."""
+        with _named(name):
+            return open(self._at(name), "xb", buffering=0)
+
+    def number(self, file: Any) -> int:
+        """Return the inode number of an open file."""
+        return os.fstat(file.fileno()).st_ino
+
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
         with _named(name), open(self._at(name), "rb", buffering=0) as f:
@@ -59,10 +68,10 @@ class Tree:
         with _named(name):
             return sorted(os.listdir(self._at(name)))
 
-    def stat(self, name: str) -> os.stat_result:
+    def stat(self, name: str, follow: bool = True) -> os.stat_result:
         """Describe a file."""
         with _named(name):
-            return os.stat(self._at(name))
+            return os.stat(self._at(name), follow_symlinks=follow)
 
     def mkdir(self, name: str) -> None:
         """Create a directory."""

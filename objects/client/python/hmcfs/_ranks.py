@@ -19,9 +19,9 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Sequence
+from typing import Any, Sequence, Tuple
 
-from . import _errors, _frames
+from . import _dtypes, _errors, _frames
 from ._fs import Future
 from ._memory import address, flat
 from ._session import Answer, Session, _open, _open_lock
@@ -189,7 +189,8 @@ class _Link(Session):
         """Make a call, wait for its end, and return its value. An interrupt ends it early."""
         answer = self.begin(verb, **fields)
         try:
-            return answer.wait()[0].size
+            value: int = answer.wait()[0].size
+            return value
         finally:
             self.stop(answer)
 
@@ -218,7 +219,7 @@ class _Link(Session):
         return True
 
 
-class _Part(tuple):
+class _Part(Tuple[int, int, int, int]):
     """A range of elements: type, memory, offset in bytes, count."""
 
     type = property(lambda self: self[0])
@@ -276,9 +277,7 @@ def _like(x: Any, shape: Sequence[int], what: str) -> Any:
     if _is_torch(x):
         return x.new_empty(tuple(shape), requires_grad=False)
     if hasattr(x, "dtype"):
-        import numpy
-
-        return numpy.empty(shape, x.dtype)
+        return _dtypes.package("numpy", what).empty(shape, x.dtype)
     raise _errors.Invalid(f"{what}: give out=, memory for the result")
 
 
@@ -373,7 +372,7 @@ class Communicator:
         ours, theirs = socket.socketpair()
         try:
             # It stays in this session, with which the kernel shares processors between groups of processes.
-            self._server = subprocess.Popen(["hmcfs", "rank-server"], executable=binary, stdin=theirs, stdout=subprocess.DEVNULL)
+            self._server = subprocess.Popen(["hmcfs", "rank-server"], executable=binary, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
         except OSError as e:
             ours.close()
             raise _errors.Unsupported(f"start {binary}: {e}; set HMCFS_BINARY to the path of hmcfs") from e
@@ -422,8 +421,7 @@ class Communicator:
         All ranks call it together, each with a shape of its own, and map the memory of each other. With
         shared=False one rank calls it alone: such an array is for messages, and slower in collectives.
         """
-        import numpy
-
+        numpy = _dtypes.package("numpy", "memory of ranks")
         kind = numpy.dtype(dtype)
         size = int(numpy.prod(shape, dtype="u8")) * kind.itemsize
         if size == 0:
@@ -435,14 +433,14 @@ class Communicator:
     def _allocate(self, verb: str, size: int) -> _Piece:
         answer = self._link.begin(verb, number=size, kind=_Memory)
         try:
-            return answer.piece(size)
+            piece: _Piece = answer.piece(size)
+            return piece
         finally:
             self._link.stop(answer)
 
     def _array(self, piece: _Piece) -> Any:
         """Return the memory as an array of bytes, which frees it when nothing refers to it any more."""
-        import numpy
-
+        numpy = _dtypes.package("numpy", "memory of ranks")
         with self._lock:
             self._pieces[piece.start] = piece
         array = numpy.frombuffer(piece.view, "u1")
@@ -658,6 +656,8 @@ class Communicator:
         self._give_back()
         arguments = _Arguments(self)
         succeeded = False
+        reads: _Part | None
+        writes: _Part | None
         try:
             if source is result and source is not None:
                 reads = writes = arguments.use(source, verb, read=True, write=True)

@@ -61,6 +61,14 @@ class Tree:
             return _Reader(raw)
         return _Both(raw) if raw.readable() else _Writer(raw)
 
+    def create(self, name: str) -> "Open":
+        """Create a file that does not exist yet, and open it to write, without a buffer."""
+        return self.open(name, "xb")
+
+    def number(self, file: "Open") -> int:
+        """Return the inode number of an open file."""
+        return file.stat().st_ino
+
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
         with self.open(name) as f:
@@ -100,9 +108,9 @@ class Tree:
         """Close a handle."""
         self.ask("close", name, handle=handle)
 
-    def stat(self, name: str) -> os.stat_result:
+    def stat(self, name: str, follow: bool = True) -> os.stat_result:
         """Describe a file."""
-        return _frames.stat(self.ask("stat", name).data)
+        return _frames.stat(self.ask("stat", name, flags=int(not follow)).data)
 
     def attribute_names(self, name: str) -> list[str]:
         """Return the names of the extended attributes of a file."""

@@ -103,6 +103,9 @@ class Session:
 
     # _peer is the process at the other end.
     _peer = "the daemon"
+    # _deadline is the time at which the thread that reads gives up.
+    _deadline: float | None
+    _poll: select.poll | None
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self._prepare(path)
@@ -166,14 +169,13 @@ class Session:
         self._opened: dict[int, tuple[bytes, int, int]] = {}
         # _finalizer ends the connection when the session is gone.
         self._finalizer: Any = None
-        # _deadline is the time at which the thread that reads gives up.
-        self._deadline: float | None = None
+        self._deadline = None
         # _awaited counts the futures that an event loop awaits, and _reader reads for them.
         self._awaited = 0
         self._reader: threading.Thread | None = None
         # _taking is set while bytes that were read are in no place where they are found again.
         self._taking = False
-        self._poll: select.poll | None = None
+        self._poll = None
         # _pause counts the reads until the next one that asks before it sleeps, and _missed those in a
         # row that asked in vain.
         self._pause = self._missed = 0
@@ -463,8 +465,8 @@ class Session:
     def forget(self, number: int) -> None:
         """Register memory no more with the next daemon."""
         with self._changed:
-            _, own = self._memories.pop(number, (None, []))
-        for fd in own:
+            memory = self._memories.pop(number, None)
+        for fd in memory[1] if memory else ():
             os.close(fd)
 
     def _forget_all(self) -> None:
@@ -630,10 +632,11 @@ class Session:
     def _fill(self, size: int) -> None:
         while len(self._received) < size:
             left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
-            if self._poll is None:
-                self._poll = select.poll()
-                self._poll.register(self._socket, select.POLLIN)
-            if not self._soon(left) and not self._poll.poll(left):
+            poll = self._poll
+            if poll is None:
+                self._poll = poll = select.poll()
+                poll.register(self._socket, select.POLLIN)
+            if not self._soon(poll.poll, left) and not poll.poll(left):
                 raise TimeoutError("no frame has arrived")
             self._taking = True
             data = self._receive(max(1 << 16, size - len(self._received)))
@@ -642,7 +645,7 @@ class Session:
             if not data:
                 raise EOFError("the connection was closed")
 
-    def _soon(self, left: float | None) -> bool:
+    def _soon(self, poll: Callable[[int], Any], left: float | None) -> bool:
         """Ask for bytes for a moment, without sleeping. Report whether there are some.
 
         Most answers arrive sooner than a sleeping thread wakes up. After moments in vain there are fewer.
@@ -650,7 +653,7 @@ class Session:
         if self._pause or left == 0:
             self._pause = max(0, self._pause - 1)
             return False
-        poll, clock = self._poll.poll, time.perf_counter  # type: ignore[union-attr]
+        clock = time.perf_counter
         limit = clock() + _MOMENT
         while not poll(0):
             if clock() > limit:
@@ -698,8 +701,9 @@ def _guard(of: "weakref.ref[Session]", fd: int, generation: int) -> None:
     poll = select.poll()
     poll.register(fd, select.POLLRDHUP)
     poll.poll()
-    session = of()
-    if session is not None and session._ended is None:
+    found = of()
+    if found is not None and found._ended is None:
+        session: Session = found
         try:
             session.read_until(lambda: session._away or session._generation != generation, None)
         except (_errors.HmcfsError, OSError, ValueError):

@@ -10,9 +10,9 @@ import os
 import re
 from typing import Any, Iterator, Mapping
 
-from . import _dtypes, _errors
+from . import _dtypes, _errors, _mounted
 from ._files import File, Tensor
-from ._fs import connect
+from ._fs import _mount_of, _mounts, connect
 from ._memory import flat, type_and_shape
 
 _NUMBER = itertools.count()
@@ -137,33 +137,38 @@ def _safetensors_header(tensors: Mapping[str, Any], path: str, metadata: "Mappin
 
 
 def _write(path: str, header: bytes, data: list[Any], dtype: str) -> None:
+    """Write a file, which may also be none of hmcfs, and name errors by its path."""
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    full = os.path.join(folder, os.path.basename(path))
+    try:
+        if _mount_of(folder) in (None, *_mounts()):
+            _write_to(_mounted.Tree("/"), full, header, data, dtype)
+            return
+        with connect(folder) as fs:
+            _write_to(fs._tree, fs._name(full), header, data, dtype)
+    except OSError as e:
+        if e.errno is None:
+            raise
+        raise _errors.of_errno(e.errno, path) from e
+
+
+def _write_to(tree: Any, full: str, header: bytes, data: list[Any], dtype: str) -> None:
     """Write a file beside its place, and put it there."""
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(full)
     beside = os.path.join(folder, f".{name[:200]}.{os.getpid()}.{next(_NUMBER)}")
-    fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    file = tree.create(beside)
     try:
-        try:
-            _write_all(fd, memoryview(header))
-            for view, _ in data:
-                _write_all(fd, memoryview(view))
-        finally:
-            os.close(fd)
+        with file:
+            for part in (header, *(view for view, _ in data)):
+                view = memoryview(part)
+                while view.nbytes:
+                    view = view[file.write(view[: 1 << 30]) :]
         if dtype in _dtypes.TYPES and "V" in _dtypes.TYPES[dtype].descr:
-            _name_type(beside, dtype)
-        os.replace(beside, path)
+            # The header of a .npy file can't say it, nor the attribute of a file that is none of hmcfs.
+            with contextlib.suppress(OSError):
+                tree.set_attribute(beside, "user.hmc.dtype", dtype.encode())
+        tree.rename(beside, full)
     except BaseException:
-        os.unlink(beside)
+        with contextlib.suppress(OSError):
+            tree.remove(beside)
         raise
-
-
-def _name_type(path: str, dtype: str) -> None:
-    """Say what the header of a .npy file can't."""
-    try:
-        os.setxattr(path, "user.hmc.dtype", dtype.encode())
-    except OSError:
-        pass  # not a file of a mount
-
-
-def _write_all(fd: int, view: memoryview) -> None:
-    while view.nbytes:
-        view = view[os.write(fd, view[: 1 << 30]) :]

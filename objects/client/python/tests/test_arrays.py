@@ -319,6 +319,10 @@ def test_wrong_arguments_of_files(fs):
         (lambda: hmcfs.save_file(x, path("host/m.safetensors")), hmcfs.Invalid, "by name"),
         (lambda: hmcfs.save_file({"x": x, "y": x}, path("host/m.npy")), hmcfs.Invalid, "one array"),
         (lambda: hmcfs.save_file({"x": x}, path("host/m.bin")), hmcfs.Invalid, ".safetensors or .npy"),
+        (lambda: hmcfs.save_file(x, path("nowhere/m.npy")), hmcfs.NotFound, "nowhere/m.npy'$"),
+        (lambda: hmcfs.save_file(x, path("host")[:-4] + "m.npy"), hmcfs.HmcfsError, "/m.npy'$"),
+        (lambda: hmcfs.save_file(np.zeros(70 << 20, "u1"), path("sim0/m.npy")), hmcfs.NoMemory, "another one: .*/sim0/m.npy'$"),
+        (lambda: hmcfs.save_file(x, "/nowhere/m.npy"), hmcfs.NotFound, "/nowhere/m.npy'$"),
         (lambda: hmcfs.load_file(path("host/x.npy"), device="cuda:7"), hmcfs.Invalid, "it has host, sim0, sim1"),
         (lambda: hmcfs.load_file(path("host/x.npy"), device="../tmp"), hmcfs.Invalid, "no device"),
         (lambda: hmcfs.load_file(path("host/x.npy"), framework="jax"), hmcfs.Invalid, "jax"),
@@ -327,7 +331,7 @@ def test_wrong_arguments_of_files(fs):
         (lambda: fs.bind("host/live2", fs.empty((4, 4))[:, ::2]), hmcfs.Invalid, "contiguous"),
         (lambda: fs.bind("host/x.npy", fs.empty(5)), hmcfs.Exists, "remove it"),
         (lambda: fs.bind("nowhere/live", fs.empty(5)), FileNotFoundError, "nowhere"),
-        (lambda: fs.bind("/tmp/hmcfs-live", fs.empty(5)), hmcfs.Unsupported, "not on a device"),
+        (lambda: fs.bind("/tmp/hmcfs-live", fs.empty(5)), hmcfs.Invalid, "/tmp/hmcfs-live is outside"),
         (lambda: fs.empty(5, "nonsense"), hmcfs.Invalid, "nonsense"),
         (lambda: fs.empty(5, object), hmcfs.Invalid, "objects"),
         (lambda: fs.empty(-5), hmcfs.Invalid, "-5"),
@@ -431,6 +435,10 @@ def test_watch_takes_a_pattern(fs):
 def test_mset_with_time_to_live(fs):
     x = fs.empty(100)
     x[:] = 3
+    for ttl in (0.5, -1, float("nan"), "60"):
+        with pytest.raises(hmcfs.Invalid):
+            fs.mset({"brief": x}, ttl=ttl)
+    assert not fs.exists("brief")
     fs.mset({"brief": x}, ttl=60)
     assert int(os.getxattr(path("keys/brief"), "user.hmc.ttl")) in (59, 60, 61)
     assert fs.get("brief") == x.tobytes()

@@ -1,12 +1,14 @@
 """Tests of hmcfs.compat.datasystem against the mount of $HMCFS_MOUNT."""
 
 import ctypes
+import gc
 import os
 import re
 import subprocess
 import sys
 import threading
 import types
+import weakref
 
 import pytest
 
@@ -97,16 +99,14 @@ def test_examples(monkeypatch):
     assert values[:12] == values[12:]
     with hmcfs.connect() as fs:
         fs.delete("key1", "key2", "key3")
-    kept = []
-    monkeypatch.setattr(ds.DsClient, "__del__", lambda self: None, raising=False)
-    original = ds.DsClient.init
-    monkeypatch.setattr(ds.DsClient, "init", lambda self: kept.append(self) or original(self))  # as long as the process
     mset["hetero_dev_mset"]()
+    gc.collect()
     given, mset["acl"] = mset["acl"], Acl()
     mset["hetero_dev_mget"]()
     assert mset["acl"].contents() == given.contents()
-    for one in kept:
-        one.hetero().close()
+    for one in list(ds._ALIVE):
+        one.close()
+    assert not ds._ALIVE
 
 
 def wait_until(true):
@@ -266,6 +266,45 @@ def test_torch(client):
     client.delete(["torch"])
 
 
+def test_many_buffers(hetero):
+    x, y = [[array(10 * i + j, 100 + 10 * i + j) for j in range(1 + i)] for i in range(3)], []
+    keys = [f"mb-{i}" for i in range(3)]
+    hetero.mset_d2h_from_multi_buffers(keys, [[a.ctypes.data for a in row] for row in x], [[a.nbytes for a in row] for row in x])
+    assert hetero.batch_is_exist([*keys, "none"]) == [1, 1, 1, 0]
+    y = [[np.zeros_like(a) for a in row] for row in x]
+    places, sizes = [[a.ctypes.data for a in row] for row in y], [[a.nbytes for a in row] for row in y]
+    assert hetero.mget_h2d_from_multi_buffers(["none", *keys], [places[0], *places], [sizes[0], *sizes]) == ["none"]
+    assert all((a == b).all() for one, two in zip(x, y) for a, b in zip(one, two))
+    for wrong, error, text in (
+        ((keys, places[:2], sizes), RuntimeError, "2 lists of addresses"),
+        ((keys, places, [sizes[0], sizes[1], sizes[2][:2]]), RuntimeError, "3 addresses, but 2 sizes"),
+        ((keys, [1, 2, 3], sizes), TypeError, "list"),
+        ((keys, [[1.5]] * 3, sizes), TypeError, "int"),
+    ):
+        for call in (hetero.mset_d2h_from_multi_buffers, hetero.mget_h2d_from_multi_buffers):
+            with pytest.raises(error, match=text):
+                call(*wrong)
+    hetero.delete(keys)
+
+
+def test_keys_stay_without_their_client():
+    x = array(1, 1000)
+    with ds.DsTensorClient(*HOST, 0) as other:
+        for end in ("delete", "close"):
+            one = ds.DsTensorClient(*HOST, 0)
+            one.init()
+            assert one.dev_mset(["kept"], [x]) == []
+            inner = weakref.ref(one._client)
+            del one
+            gc.collect()
+            y = np.zeros_like(x)
+            assert other.dev_mget(["kept"], [y]) == [] and (x == y).all()
+            inner().dev_delete(["kept"]) if end == "delete" else inner().close()
+            gc.collect()
+            assert inner() is None and other.exist(["kept"]) == [False]
+        other.delete(["kept"])
+
+
 def test_wrong_arguments(client, hetero):
     x, frozen = np.zeros(10, "u1"), np.zeros(10, "u1")
     frozen.flags.writeable = False
@@ -294,6 +333,11 @@ def test_wrong_arguments(client, hetero):
         (lambda: hetero.dev_mset(["k"], [ds.DeviceBlobList(0, [ds.Blob(0, 5)])]), RuntimeError, "address 0"),
         (lambda: hetero.dev_mset(["k"], [ds.DeviceBlobList(0, [ds.Blob(x.ctypes.data, 0)])]), RuntimeError, "0 bytes"),
         (lambda: hetero.dev_mset(["k"], [ds.DeviceBlobList(0, [ds.Blob(x, 5)], -1)]), RuntimeError, "K_INVALID"),
+        (lambda: ds.DsTensorClient(*HOST, 0, token="secret"), RuntimeError, "K_NOT_SUPPORTED: token: .* leave it out"),
+        (lambda: ds.DsClient(*HOST, access_key="a", secret_key="b"), RuntimeError, "access_key"),
+        (lambda: ds.HeteroClient(*HOST, tokens="", no_such="x"), RuntimeError, "no_such"),
+        (lambda: ds.HeteroClient(*HOST, connect_timeout_ms=0), RuntimeError, "connect_timeout_ms"),
+        (lambda: ds.HeteroClient(*HOST, connect_timeout_ms="5"), TypeError, "connect_timeout_ms"),
         (lambda: ds.DsTensorClient("192.0.2.1", 31501, 0).init(), RuntimeError, "another host"),
         (lambda: ds.DsTensorClient(*HOST, 0).exist(["k"]), RuntimeError, "init"),
         (lambda: ds.HeteroClient("/nowhere", 1).init(), RuntimeError, "No such file"),

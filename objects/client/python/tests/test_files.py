@@ -115,12 +115,49 @@ def test_open_without_a_mount(fs):
         assert shared[3, 4] == 7
     hmcfs.save_file({"a": x, "b": x[:2]}, path("sim1/files.safetensors"))
     assert np.array_equal(dict(fs.open("sim1/files.safetensors").tensors())["b"], x[:2])
-    with pytest.raises(hmcfs.Unsupported, match="b.npy: memory of .* a tensor by its name"):  # needs a mount
-        fs.open("sim1/files.safetensors.tensors/b.npy")
+    with fs.open("sim1/files.safetensors.tensors/b.npy") as f:
+        b = f.numpy()
+        assert (f.dtype, f.shape) == ("float32", (2, 30)) and np.array_equal(b, x[:2])
+    b[1, 5] = 9
+    assert fs.read("sim1/files.safetensors.tensors/b.npy")[-b.nbytes :] == b.tobytes()
+    assert dict(fs.open("sim1/files.safetensors").tensors())["b"][1, 5] == 9
+    for name, text in (("sim1/files.safetensors.tensors/c.npy", "c.npy"), ("sim1/files.safetensors.tensors", "tensors")):
+        with pytest.raises((hmcfs.NotFound, IsADirectoryError), match=text):
+            fs.open(name)
+    with pytest.raises(hmcfs.Exists, match="remove it"):
+        fs.bind("sim1/files.safetensors.tensors/b.npy", fs.empty(5))
     fs.write("sim1/empty", b"")
     assert fs.open("sim1/empty").nbytes == 0
     for name in ("sim1/empty", "sim1/files.safetensors"):
         fs.remove(name)
+
+
+def test_bind_without_a_mount(fs):
+    x = fs.empty((10, 20), "f4")
+    x[:] = array(1, x.shape)
+    name = path("host/live")
+    with fs.bind("host/live", x) as bound, fs.bind("sim0/live", x[2:4]):
+        assert bound is x
+        assert [fs.attribute("host/live", f"user.hmc.{n}") for n in ("state", "dtype", "shape")] == [b"bound", b"float32", b"10,20"]
+        assert open(name, "rb").read() == fs.read("host/live") == x.tobytes() and fs.read("sim0/live") == x[2:4].tobytes()
+        with open(name, "r+b") as f:
+            f.write(content(2, 800))
+        assert x.tobytes() == content(2, 800)
+        for held, error, text in (("host/live", hmcfs.Exists, "remove it"), ("nowhere/live", hmcfs.NotFound, "nowhere"), ("keys/live", hmcfs.HmcfsError, "keys/live")):
+            with pytest.raises(error, match=text):
+                fs.bind(held, x)
+    assert names(fs, "host") == names(fs, "sim0") == []
+    held = fs.bind("host/live", x)
+    fs.remove("host/live")
+    fs.write("host/live", b"another's")
+    held.close()
+    assert fs.read("host/live") == b"another's"
+    fs.remove("host/live")
+    lost = fs.bind("host/live", x)
+    fs.close()  # the memory is still this process's
+    assert fs.read("host/live") == x.tobytes()
+    lost.close()
+    assert names(fs, "host") == []
 
 
 def test_fsspec_without_a_mount(fs):
@@ -191,9 +228,6 @@ def test_wrong_use(fs, mounted):
         assert getattr(e.value, "errno", None) == number
         again = pickle.loads(pickle.dumps(e.value))
         assert str(again) == str(e.value) and again.__class__ is e.value.__class__
-    if not mounted:
-        with pytest.raises(hmcfs.Unsupported, match="mount"):
-            fs.bind("host/b", fs.empty(5))
     fs.remove("host/a")
     assert names(fs, "host") == names(fs, "sim0") == []
 

@@ -124,7 +124,7 @@ class IOBuffer:
 
     def buffer_get_cuda(self, t: Any, *, nbytes: int | None = None, offset: int = 0) -> int:
         """Copy bytes of the buffer into a tensor of a card, and return their number."""
-        size = t.numel() * t.element_size() if nbytes is None else int(nbytes)
+        size: int = t.numel() * t.element_size() if nbytes is None else int(nbytes)
         self.get_into(t, nbytes=size, offset=offset, device="cuda")
         return size
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Sequence, TypeVar
 
 from .. import _errors
 from .._fs import FileSystem, connect
@@ -23,6 +23,7 @@ __all__ = [
     "HeteroClient", "MetaInfo", "SetParam", "WriteMode",
 ]
 
+_T = TypeVar("_T")
 _MAX_FUTURE_MS = 30 * 60 * 1000
 # _STATUS are the names of openYuanrong's statuses; docs/seeds.md has the whole table.
 _STATUS = {
@@ -143,7 +144,7 @@ def _keys(keys: Any) -> list[str]:
         _typed("a key", key, str)
     if not keys:
         raise DatasystemError(_errors.Invalid("keys must not be empty"))
-    return keys
+    return list(keys)
 
 
 def _checked(keys: Any, lists: Any) -> None:
@@ -233,10 +234,14 @@ class HeteroClient:
     are set or published.
     """
 
-    def __init__(self, host: str = "", port: int = 0, connect_timeout_ms: int = 9000, **_: Any) -> None:
+    def __init__(self, host: str = "", port: int = 0, connect_timeout_ms: int = 9000, **options: Any) -> None:
         _typed("host", host, str)
         _typed("port", port, int)
-        self._host = host
+        _typed("connect_timeout_ms", connect_timeout_ms, int)
+        if connect_timeout_ms < 1:
+            raise DatasystemError(_errors.Invalid(f"connect_timeout_ms is 1 or more, not {connect_timeout_ms}"))
+        _refuse(options)
+        self._host, self._timeout = host, connect_timeout_ms / 1000
         self._fs: FileSystem | None = None
         # _named is the memory that keys of dev_mset name, and _offered what was published last under a key. The
         # same memory keeps its copy when it is set or published again, so that the daemon finds it the same.
@@ -259,6 +264,7 @@ class HeteroClient:
             raise DatasystemError(_errors.NotMounted(f"{self._host} is another host; clients connect to the daemon of their own"))
         try:
             self._fs = connect(path)
+            self._fs._timeout = self._timeout
             self._fs._open()
         except _errors.HmcfsError as e:
             raise DatasystemError(e) from e
@@ -268,6 +274,7 @@ class HeteroClient:
         if self._fs is not None:
             self._fs.close()
         self._named, self._offered, self._open = {}, {}, []
+        _ALIVE.discard(self)
 
     @property
     def fs(self) -> FileSystem:
@@ -298,7 +305,7 @@ class HeteroClient:
         pieces.update(zip(new, staged))
         return [pieces[i] for i in range(len(keys))]
 
-    def _run(self, make: Callable[[], Any]) -> Any:
+    def _run(self, make: Callable[[], _T]) -> _T:
         try:
             return make()
         except DatasystemError:
@@ -396,7 +403,10 @@ class HeteroClient:
     # Keys that name memory
 
     def dev_mset(self, keys: list[str], data_blob_list: list[DeviceBlobList]) -> list[str]:
-        """Make keys name memory, and return the keys that failed. The memory must not change before dev_delete."""
+        """Make keys name memory, and return the keys that failed. The memory must not change before dev_delete.
+
+        The keys are there until they are deleted, or this client is closed, or the process ends.
+        """
         _checked(keys, data_blob_list)
 
         def make() -> list[str]:
@@ -410,6 +420,7 @@ class HeteroClient:
                     if i in named:
                         self._forget([key])
                         self._named[key] = (_mark(one), piece)
+                        _ALIVE.add(self)
                     else:
                         piece.release()
             return call.outcome()
@@ -421,6 +432,8 @@ class HeteroClient:
             _, piece = self._named.pop(key, (None, None))
             if piece is not None:
                 piece.release()
+        if not self._named:
+            _ALIVE.discard(self)
 
     def dev_mget(self, keys: list[str], data_blob_list: list[DeviceBlobList], sub_timeout_ms: int = 0) -> list[str]:
         """Copy the bytes of keys into memory, and return the keys that failed."""
@@ -461,6 +474,18 @@ class HeteroClient:
         _typed("sub_timeout_ms", sub_timeout_ms, int)
         return self._whole("h2d", keys, data_blob_list, True, timeout=sub_timeout_ms / 1000)
 
+    def mset_d2h_from_multi_buffers(
+        self, keys: list[str], addrs: list[list[int]], sizes: list[list[int]], set_param: SetParam | None = None
+    ) -> None:
+        """Do mset_d2h with the addresses and the sizes of the blobs of each key."""
+        self.mset_d2h(keys, _lists_of(keys, addrs, sizes), set_param)
+
+    def mget_h2d_from_multi_buffers(
+        self, keys: list[str], addrs: list[list[int]], sizes: list[list[int]], sub_timeout_ms: int = 0
+    ) -> list[str]:
+        """Do mget_h2d with the addresses and the sizes of the blobs of each key."""
+        return self.mget_h2d(keys, _lists_of(keys, addrs, sizes), sub_timeout_ms)
+
     def async_mset_d2h(self, keys: list[str], data_blob_list: list[DeviceBlobList], set_param: SetParam | None = None) -> Future:
         """Do mset_d2h in the background."""
         return self._background("d2h", keys, data_blob_list, False, False, asynchronous=True, **_set_options(set_param))[0]
@@ -475,8 +500,17 @@ class HeteroClient:
 
     def exist(self, keys: list[str]) -> list[bool]:
         """Report for each key whether its bytes are there."""
-        found = self._run(lambda: self.fs.exists(*_keys(keys)))
-        return found if isinstance(found, list) else [found]
+        keys = _keys(keys)
+
+        def make() -> list[bool]:
+            found = self.fs.exists(*keys)
+            return found if isinstance(found, list) else [found]
+
+        return self._run(make)
+
+    def batch_is_exist(self, keys: list[str]) -> list[int]:
+        """Report for each key, by 1 or 0, whether its bytes are there."""
+        return [int(one) for one in self.exist(keys)]
 
     def get_meta_info(self, keys: list[str], is_dev_key: bool) -> tuple[list[str], list[MetaInfo]]:
         """Return the keys that do not exist, and the sizes of the blobs of each key. Device keys may be published."""
@@ -504,6 +538,36 @@ class HeteroClient:
         return prefix or str(uuid.uuid4())
 
 
+# _ALIVE are the clients that have set keys: these are there as long as the process, also if it no longer uses the client.
+_ALIVE: set[HeteroClient] = set()
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Refuse options that ask for what hmcfs does not have; an empty one asks for nothing."""
+    for name, value in options.items():
+        if value:
+            raise DatasystemError(_errors.Unsupported(
+                f"{name}: hmcfs has no such option, as it knows a client by the user of its process; leave it out"
+            ))
+
+
+def _lists_of(keys: Any, addrs: Any, sizes: Any) -> list[DeviceBlobList]:
+    """Return the memory of each key: lists of addresses, and of sizes, of the same lengths."""
+    _keys(keys)
+    for name, rows, kind in (("addrs", addrs, "addresses"), ("sizes", sizes, "sizes")):
+        _typed(name, rows, list)
+        if len(rows) != len(keys):
+            raise DatasystemError(_errors.Invalid(f"{len(keys)} keys, but {len(rows)} lists of {kind}"))
+        for row in rows:
+            _typed(f"a list of {name}", row, list)
+            for one in row:
+                _typed(f"one of {name}", one, int)
+    for key, places, lengths in zip(keys, addrs, sizes):
+        if len(places) != len(lengths):
+            raise DatasystemError(_errors.Invalid(f"{len(places)} addresses, but {len(lengths)} sizes", key))
+    return [DeviceBlobList(0, [Blob(at, n) for at, n in zip(places, lengths)]) for places, lengths in zip(addrs, sizes)]
+
+
 def _mark(one: DeviceBlobList) -> Any:
     """Return what tells whether two lists are the same memory: never, if it can't be written to."""
     return [(_address(b.dev_ptr), b.size) for b in one.blob_list]
@@ -528,9 +592,9 @@ def _set_options(param: SetParam | None) -> dict[str, Any]:
 class DsTensorClient:
     """HeteroClient with tensors in the place of lists of blobs: PyTorch's on the CPU, or NumPy's arrays."""
 
-    def __init__(self, host: str = "", port: int = 0, device_id: int = 0, connect_timeout_ms: int = 60000, **_: Any) -> None:
+    def __init__(self, host: str = "", port: int = 0, device_id: int = 0, connect_timeout_ms: int = 60000, **options: Any) -> None:
         _typed("device_id", device_id, int)
-        self._client = HeteroClient(host, port, connect_timeout_ms)
+        self._client = HeteroClient(host, port, connect_timeout_ms, **options)
         self._device_id = device_id
 
     def __enter__(self) -> "DsTensorClient":
@@ -624,6 +688,10 @@ class DsTensorClient:
         """Report for each key whether its bytes are there."""
         return self._client.exist(keys)
 
+    def batch_is_exist(self, keys: list[str]) -> list[int]:
+        """Report for each key, by 1 or 0, whether its bytes are there."""
+        return self._client.batch_is_exist(keys)
+
     def get_meta_info(self, keys: list[str], is_dev_key: bool) -> tuple[list[str], list[MetaInfo]]:
         """Return the keys that do not exist, and the sizes of the blobs of each key."""
         return self._client.get_meta_info(keys, is_dev_key)
@@ -643,8 +711,8 @@ def _blob(t: Any, into: bool) -> Blob:
 class DsClient:
     """The clients of one daemon; only hetero() exists here."""
 
-    def __init__(self, host: str = "", port: int = 0, connect_timeout_ms: int = 9000, **_: Any) -> None:
-        self._hetero = HeteroClient(host, port, connect_timeout_ms)
+    def __init__(self, host: str = "", port: int = 0, connect_timeout_ms: int = 9000, **options: Any) -> None:
+        self._hetero = HeteroClient(host, port, connect_timeout_ms, **options)
 
     def init(self) -> None:
         """Connect to the daemon."""
