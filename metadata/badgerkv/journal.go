@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// journal has the commits that Badger does not have yet, in memory that outlives the process: the
+// journal has the commits that Badger does not have yet, in a mapped file that outlives the process: the
 // next one writes them. It is a page of numbers and two halves, one for the active layer and one
 // for the frozen one. A commit counts once the number of bytes in its half includes it.
 type journal struct {
