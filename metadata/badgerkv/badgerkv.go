@@ -331,12 +331,13 @@ func (kv *KV) View(ctx context.Context, fn func(metadata.KVTxn) error) error {
 
 // Update runs fn, repeating it until its transaction has no conflict; see metadata.KV.
 func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
-	if kv.journal != nil {
-		return kv.UpdateSoon(ctx, fn) // survives as well
-	}
 	version, err := kv.run(ctx, fn, false)
 	if err != nil || version == 0 {
 		return err
+	}
+	if kv.journal != nil {
+		kv.flushSoon()
+		return nil
 	}
 	return kv.flush(version)
 }
