@@ -19,12 +19,26 @@ const askedSlots = 1024
 // (hasMissed), and many calls of one guest proceed at once.
 type asked struct {
 	mu sync.Mutex
-	// slots are indexed by thread. A thread replaces another one's entry in its slot.
+	// slots are indexed by thread. A thread replaces another one's entry in its slot. There are askedSlots, in memory that the
+	// next process has as well if the mount is held.
 	// +checklocks:mu
-	slots [askedSlots]struct {
-		thread uint32
-		ino    metadata.Ino
-	}
+	slots []askedSlot
+}
+
+// askedSlot is a thread and the inode that it was told to look up again.
+type askedSlot struct {
+	thread uint32
+	_      uint32
+	ino    metadata.Ino
+}
+
+func newAsked() asked { return asked{slots: make([]askedSlot, askedSlots)} }
+
+// keepIn has the entries in other memory from now on, with those that are there.
+func (a *asked) keepIn(slots []askedSlot) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.slots = slots
 }
 
 // again reports whether a thread was told so before, and records that it now has been.

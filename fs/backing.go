@@ -77,8 +77,8 @@ func (b *backings) acquire(ino metadata.Ino, file *os.File, writable bool) int32
 	return entry.id
 }
 
-// adopt takes over the number under which another process has registered the file of an inode.
-// While the file is open through it, the kernel refuses another.
+// adopt takes over the number under which another process has registered the file of an inode; 0 if it has served the
+// file itself. While the file is open, the kernel refuses another.
 func (b *backings) adopt(ino metadata.Ino, id int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

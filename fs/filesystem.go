@@ -82,6 +82,7 @@ func newFilesystem(o Options) *filesystem {
 		published: published{store: o.Store, errs: errs, wait: releaseWait},
 		shared:    newShared(),
 		fleeting:  fleeting{store: o.Store, inos: map[metadata.Ino]fleet{}},
+		asked:     newAsked(),
 		otherKeys: otherKeys{
 			all: keys, store: o.Store, cluster: o.Cluster, errs: errs, born: born,
 			seed: maphash.MakeSeed(), keys: map[metadata.Ino]*otherKey{},

@@ -20,6 +20,8 @@ const leftFor = 10 * time.Second
 // answer ESTALE makes it repeat the lookup.
 type fleeting struct {
 	store *objects.Store
+	// held, if not nil, records which files leave publish/.
+	held *heldState
 	// count is the number of inodes. Usually it is 0, and no lookup is needed.
 	count atomic.Int64
 
@@ -58,11 +60,22 @@ func (f *fleeting) enters(ino metadata.Ino) {
 // leaves records, in advance, that a file is moved out of publish/, and isOut that the move
 // has succeeded.
 func (f *fleeting) leaves(ino metadata.Ino) {
+	if f.held != nil {
+		f.held.leaves(ino)
+	}
 	f.set(ino, func(k *fleet) { k.left = time.Now() })
 }
 
 func (f *fleeting) isOut(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { k.published = false })
+}
+
+// adopt takes over what an earlier process has recorded: the kernel may still be about to open what it has found then.
+func (f *fleeting) adopt(state *heldState) {
+	for _, ino := range state.left() {
+		f.set(ino, func(k *fleet) { k.left = time.Now() })
+	}
+	f.held = state
 }
 
 // drop removes an inode that the kernel has forgotten.

@@ -92,11 +92,18 @@ func (s *Server) hold(o *Options, h *holding, before []int) error {
 	if h.state, err = newHeldState(init, with.flags, uint64(o.MaxWrite)); err != nil {
 		return err
 	}
-	h.otherKeys.held = h.state
+	keepIn(h.filesystem, h.state)
 	if err = o.Keeper.Keep(heldTable, h.state.file); err != nil {
 		return err
 	}
 	return o.Keeper.Keep(heldDevice, device)
+}
+
+// keepIn records in a state what the next process must know, and takes over what is there.
+func keepIn(f *filesystem, state *heldState) {
+	f.otherKeys.held, f.published.held = state, state
+	f.asked.keepIn(state.asked)
+	f.fleeting.adopt(state)
 }
 
 // CanResume returns why this kernel can't have another daemon continue a mount; nil if it can.
@@ -208,6 +215,9 @@ func (s *Server) resume(ctx context.Context, o *Options, h *holding) error {
 func (h *holding) dropPages() {
 	for _, ino := range h.found {
 		h.kernel.InvalidatePages(ino)
+		if m := h.mappable.of(ino); m != nil {
+			m.adopt(false)
+		}
 	}
 	h.found = nil
 }
@@ -217,15 +227,11 @@ func (h *holding) dropPages() {
 // answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
-	f.otherKeys.held = state
+	keepIn(f, state)
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)
 	all := state.all()
-	for i := range all {
-		if slot := &all[i]; slot.kind == heldFile && slot.openFlags&fuse.FOPEN_PASSTHROUGH != 0 {
-			f.backings.adopt(metadata.Ino(slot.ino), slot.backing)
-		}
-	}
+	h.adoptBackings(all)
 	lost, links := 0, 0
 	for i := range all {
 		slot := &all[i]
@@ -246,6 +252,17 @@ func (h *holding) restore(ctx context.Context) {
 		f.backings.dropLost(state.removed())
 	}
 	f.log.Info("continued the mount of a daemon that has died", zap.Int("open", len(all)-lost-links))
+}
+
+// adoptBackings has files served in the way in which the kernel has them open, since it does not allow a mix.
+func (h *holding) adoptBackings(all []heldSlot) {
+	for _, through := range []bool{true, false} { // an inode that is open in both ways has a number
+		for i := range all {
+			if slot := &all[i]; slot.kind == heldFile && slot.openFlags&fuse.FOPEN_PASSTHROUGH != 0 == through {
+				h.backings.adopt(metadata.Ino(slot.ino), slot.backing)
+			}
+		}
+	}
 }
 
 // reopen opens a file or directory as the number that the kernel knows.
@@ -277,7 +294,8 @@ func (h *holding) reopen(ctx context.Context, slot *heldSlot) fuse.Status {
 		in := fuse.OpenIn{InHeader: header, Flags: slot.flags &^ unix.O_TRUNC}
 		var status fuse.Status
 		if n := f.provided(metadata.Ino(slot.ino)); n != nil {
-			status = n.open(&in.Caller, in.Flags, &out)
+			by := fuse.Caller{Owner: fuse.Owner{Uid: slot.uid, Gid: slot.gid}, Pid: slot.pid}
+			status = n.open(&by, in.Flags, &out)
 		} else {
 			status = f.open(ctx.Done(), &in, &out) //nolint:contextcheck // as go-fuse calls it
 		}
@@ -297,6 +315,9 @@ func (h *holding) adopt(slot *heldSlot, fh uint64) {
 	file, _ := f.files.take(fh)
 	if file.open != nil && file.view == nil && !file.paged.Swap(true) {
 		f.shared.mapped(file.open.Ino()) // perhaps, and then its pages must be dropped when it changes
+	}
+	if file.mapped != nil {
+		file.mapped.adopt(true)
 	}
 	h.found = append(h.found, metadata.Ino(slot.ino))
 	f.files.set(slot.id, file)

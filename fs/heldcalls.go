@@ -15,7 +15,7 @@ func (h *holding) opened(in *fuse.InHeader, ino uint64, flags uint32, kind heldK
 	}
 	slot := heldSlot{
 		id: out.Fh, ino: ino, unique: in.Unique &^ resent, flags: flags,
-		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind, uid: in.Uid, gid: in.Gid,
+		openFlags: out.OpenFlags, backing: out.BackingID, kind: kind, uid: in.Uid, gid: in.Gid, pid: in.Pid,
 	}
 	file, ok := h.files.get(out.Fh)
 	isRead := ok && kind == heldFile && file.published

@@ -19,6 +19,7 @@ func TestHeldReading(t *testing.T) {
 	s.add(heldSlot{id: 2, ino: 10, kind: heldFile, reading: reads}, nil)
 	other := []objects.Stretch{{From: 3, End: 5}}
 	heldProgress{s, 2}.Delivered(other)
+	s.isSole(1)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 500 {
 		all := make([]objects.Stretch, rng.IntN(40))
@@ -40,6 +41,11 @@ func TestHeldReading(t *testing.T) {
 		}
 		if got := s.read(2); !slices.Equal(got.Delivered, other) || got.Receives {
 			t.Fatalf("round %d: the other reader's is %+v", round, got)
+		}
+		for _, slot := range s.all() {
+			if (slot.reading&sole != 0) != (slot.id == 1) {
+				t.Fatalf("round %d: the bits of handle %d are %b", round, slot.id, slot.reading)
+			}
 		}
 	}
 	s.remove(1, heldFile)

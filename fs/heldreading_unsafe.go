@@ -19,6 +19,8 @@ const (
 	reads = 1 << iota
 	// receives is set if the reader is about to receive the file, or has.
 	receives
+	// sole is set if the kernel may have pages of the file for the reader: it has the file alone.
+	sole
 )
 
 // heldReading has the ranges that a reader has had. It takes the place of a heldView.
@@ -58,12 +60,17 @@ func (p heldProgress) Delivered(ranges []objects.Stretch) {
 
 func (p heldProgress) Receives(yes bool) {
 	p.state.change(p.id, func(slot *heldSlot, _ *heldReading) {
-		bits := uint64(reads)
+		bits := slot.reading &^ receives
 		if yes {
 			bits |= receives
 		}
 		store(&slot.reading, bits)
 	})
+}
+
+// isSole records that a reader has its file alone.
+func (s *heldState) isSole(id uint64) {
+	s.change(id, func(slot *heldSlot, _ *heldReading) { store(&slot.reading, slot.reading|sole) })
 }
 
 // change changes how far a file is read, unless it has been closed.
@@ -95,6 +102,9 @@ func (h *holding) readOn(ctx context.Context, slot *heldSlot) fuse.Status {
 	status := f.serve(file, slot.flags, &out) //nolint:contextcheck // the file stays open
 	if status == fuse.OK {
 		h.adopt(slot, out.Fh)
+		if slot.reading&sole != 0 {
+			f.published.adopt(file.Ino(), slot.id)
+		}
 	}
 	return status
 }

@@ -15,12 +15,13 @@ import (
 )
 
 // The state of a held mount is a shared map of a memfd, which survives the death of this process
-// with all that was stored before. It begins with a heldHeader; heldSlots begin at slotsAt, and a heldView for each of
+// with all that was stored before. It begins with a heldHeader; askedSlots begin at askedAt, heldSlots at slotsAt, and a heldView for each of
 // them at viewsAt, where most pages are never touched. A slot is in use while its number is not 0, which is stored last and
 // cleared first.
 const (
 	heldMagic = 0x68656c64_66736d68 // "hmsfdleh"
-	slotsAt   = 4096
+	askedAt   = 4096
+	slotsAt   = askedAt + askedSlots*int(unsafe.Sizeof(askedSlot{}))
 	// mostHandles bounds the handles that are found again. It is the limit of open files that the
 	// daemon asks for; memory is used for those that exist.
 	mostHandles = 1 << 20
@@ -28,12 +29,14 @@ const (
 	// process does not know others: a program that has one open gets ESTALE, or ENOENT where there are no other nodes.
 	mostLinks = 1 << 16
 	exchanges = 64
-	viewsAt   = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
-	heldSize  = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
+	// mostLeft bounds the files that have just left publish/: a file counts while the kernel may be about to open it.
+	mostLeft = 64
+	viewsAt  = slotsAt + mostHandles*int(unsafe.Sizeof(heldSlot{}))
+	heldSize = viewsAt + mostHandles*int(unsafe.Sizeof(heldView{}))
 )
 
 // HeldVersion is the version of the state of a mount that this program writes. It reads no other.
-const HeldVersion = 4
+const HeldVersion = 5
 
 // initLength is the length of the kernel's first message.
 const initLength = uint32(unsafe.Sizeof(fuse.InitIn{}))
@@ -55,7 +58,13 @@ type heldHeader struct {
 	// next counts the exchanges, and exchanged holds the latest of them.
 	next      uint64
 	exchanged [exchanges]heldExchange
+	// lefts counts the files that have left publish/, and left holds the latest of them.
+	lefts uint64
+	left  [mostLeft]uint64
 }
+
+// There is room for it.
+const _ = askedAt - unsafe.Sizeof(heldHeader{})
 
 // heldExchange is an exchange of two names: the request, and the inode of its first name before.
 type heldExchange struct{ unique, ino uint64 }
@@ -72,11 +81,12 @@ type heldSlot struct {
 	openFlags uint32
 	backing   int32
 	kind      heldKind
-	// uid and gid are those of the caller: the node that has the file checks them when it is opened again.
-	uid, gid uint32
+	// uid, gid and pid are those of the caller: the node that has the file checks them when it is opened again, and a
+	// reader of events has those that it may see.
+	uid, gid, pid uint32
+	_             uint32
 	// reading has bits for a file that was in publish/ when it was opened; 0 for any other.
 	reading uint64
-	_       [8]byte
 }
 
 // heldView describes the inode of a slot that is of a view, which has no records. Of a symlink it has the key, as a
@@ -126,6 +136,7 @@ type heldState struct {
 	header *heldHeader
 	slots  []heldSlot
 	views  []heldView
+	asked  []askedSlot
 
 	mu sync.Mutex
 	// at has the slot of each number, free the slots that were in use, and fresh is the first
@@ -197,6 +208,7 @@ func mapHeldState(file *os.File) (*heldState, error) {
 		header: (*heldHeader)(unsafe.Pointer(&bytes[0])),
 		slots:  unsafe.Slice((*heldSlot)(unsafe.Pointer(&bytes[slotsAt])), mostHandles),
 		views:  unsafe.Slice((*heldView)(unsafe.Pointer(&bytes[viewsAt])), mostHandles),
+		asked:  unsafe.Slice((*askedSlot)(unsafe.Pointer(&bytes[askedAt])), askedSlots),
 		at:     map[heldKey]uint32{},
 	}, nil
 }
@@ -349,6 +361,27 @@ func (s *heldState) exchangedBy(unique uint64) (ino uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// leaves records that a file is about to leave publish/.
+func (s *heldState) leaves(ino metadata.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.header
+	store(&h.left[h.lefts%mostLeft], uint64(ino))
+	h.lefts++
+}
+
+// left returns the files that were the last to leave publish/.
+func (s *heldState) left() (inos []metadata.Ino) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.header.left {
+		if ino := s.header.left[i]; ino != 0 {
+			inos = append(inos, metadata.Ino(ino))
+		}
+	}
+	return inos
 }
 
 // negotiated is a server of go-fuse that has answered the kernel's first message and does not serve yet.

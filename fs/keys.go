@@ -49,12 +49,10 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 		view bool // the name is that of the key's view
 	}
 	var seen []listed
-	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
-		known := min(after-dotsEnd, uint64(len(seen)))
-		seen = seen[:known]
+	next := func(ctx context.Context, limit int) ([]dirEntry, error) {
 		var last listed
-		if known > 0 {
-			last = seen[known-1]
+		if n := len(seen); n > 0 {
+			last = seen[n-1]
 		}
 		keys, err := d.fs.otherKeys.listBehind(ctx, last.key, limit)
 		if err != nil {
@@ -76,6 +74,16 @@ func (d keysDir) list(_ <-chan struct{}, _ *fuse.InHeader, h *dirHandle) (lister
 			}
 		}
 		return entries, nil
+	}
+	return func(ctx context.Context, after uint64, limit int) ([]dirEntry, error) {
+		known := after - dotsEnd
+		for uint64(len(seen)) < known { // an earlier process has listed them
+			if more, err := next(ctx, limit); err != nil || len(more) == 0 {
+				return nil, err
+			}
+		}
+		seen = seen[:known]
+		return next(ctx, limit)
 	}, nil
 }
 

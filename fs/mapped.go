@@ -51,6 +51,9 @@ type mapped struct {
 	// pages is the set of pages that the kernel may have.
 	// +checklocks:mu
 	pages pageSet
+	// earlier is set while the kernel may have any page from an earlier process.
+	// +checklocks:mu
+	earlier bool
 	// stale holds, by page number, the content of the kernel's copy from before a change
 	// that the copy does not include. turn guards the bytes.
 	// +checklocks:mu
@@ -142,7 +145,14 @@ func (m *mapped) read(ctx context.Context, h *fileHandle, off uint64, buf []byte
 func (m *mapped) hasPages() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.pages) > 0
+	return m.earlier || len(m.pages) > 0
+}
+
+// adopt records whether the kernel may have pages that it has read from an earlier process.
+func (m *mapped) adopt(earlier bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.earlier = earlier
 }
 
 // before makes a change of n bytes at off by calling apply. A signal ends only the wait for
@@ -183,7 +193,7 @@ func (m *mapped) forget(first, last uint64) (any bool) {
 	defer m.mu.Unlock()
 	pages := m.pages.within(first, last)
 	m.pages.remove(pages)
-	return len(pages) > 0
+	return m.earlier || len(pages) > 0
 }
 
 // make calls apply, and returns the pages of which the kernel has the content from before

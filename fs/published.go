@@ -21,6 +21,8 @@ type published struct {
 	errs  *errnoTable
 	// wait bounds the wait for the release of handles. It is constant.
 	wait time.Duration
+	// held, if not nil, records which handles have been given pages.
+	held *heldState
 
 	mu sync.Mutex
 	// +checklocks:mu
@@ -50,12 +52,23 @@ func (p *published) open(ino metadata.Ino) (ok bool) {
 // mapped reports whether a handle may be given pages of its file, and if so keeps other
 // handles out.
 func (p *published) mapped(ino metadata.Ino, handle uint64) (ok bool) {
-	return p.await(ino, func(f *publishedFile) bool {
+	ok = p.await(ino, func(f *publishedFile) bool {
 		if f.mapper == 0 && f.handles == 1 {
 			f.mapper = handle
 		}
 		return f.mapper == handle
 	})
+	if ok && p.held != nil {
+		p.held.isSole(handle)
+	}
+	return ok
+}
+
+// adopt keeps other handles out, as for one that an earlier process has given pages. The handle is the file's only one.
+func (p *published) adopt(ino metadata.Ino, handle uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.files[ino].mapper = handle
 }
 
 // await repeats try until it succeeds, each time that a handle is released, for as long as

@@ -60,7 +60,7 @@ type KVTxn interface {
 // Deferrer is implemented by a KV that can commit before it has written.
 type Deferrer interface {
 	// UpdateSoon is Update, but it may return before the change would survive the death of the
-	// process, unless the KV keeps it elsewhere for the next one. All transactions that begin later see the change, and none of theirs is written
+	// process. All transactions that begin later see the change, and none of theirs is written
 	// before it. If the change can't be written after all, that is logged.
 	UpdateSoon(ctx context.Context, fn func(KVTxn) error) error
 }

@@ -121,8 +121,19 @@ func (c *Claimed) Open(ctx context.Context) (*File, error) {
 // returned as by GiveBack.
 //
 // Errors: those of Claim.
-func (c *Claimed) Take(ctx context.Context) error {
-	err := c.holder.store.publications.removeOffered(ctx, c.obj, c.offer, EventConsumed, c.holder.receipt(ctx, c.key), func() error {
+func (c *Claimed) Take(ctx context.Context) error { return c.take(ctx, c.holder.receipt(ctx, c.key)) }
+
+// TakeFor is Take for a call of another node. The next daemon finds it by ReceivedBy.
+func (c *Claimed) TakeFor(ctx context.Context, call CallID) error {
+	receipt := ""
+	if call != (CallID{}) && c.holder.store.lasting {
+		receipt = receiptElsewhere(call)
+	}
+	return c.take(ctx, receipt)
+}
+
+func (c *Claimed) take(ctx context.Context, receipt string) error {
+	err := c.holder.store.publications.removeOffered(ctx, c.obj, c.offer, EventConsumed, receipt, func() error {
 		return cmp.Or(ctx.Err(), c.holder.begin(), c.offer.holds(&c.me))
 	})
 	if err != nil {

@@ -117,8 +117,8 @@ func (f *File) PinSlot(s *transport.Slot) {
 func (f *File) Backing() *os.File { return f.obj.content().Backing() }
 
 // ByDaemon reports that the daemon must serve the file although it has a backing: a
-// mapping may remain from before the object was lost, and the kernel can't serve one
-// inode in two ways. This ends when the last handle is closed.
+// mapping may remain from before the object was lost, or from publish/, and the kernel can't
+// serve one inode in two ways. This ends when the last handle is closed.
 func (f *File) ByDaemon() bool { return f.obj.revived.Load() }
 
 // KernelWrites records that the kernel is about to write the content by passthrough, so

@@ -23,9 +23,7 @@ type Keys interface {
 	Scatter(ctx context.Context, h *Holder, sc Scatter) error
 	// Gather is Holder.Gather.
 	Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOptions) []Gathered
-	// Receive is Holder.Receive, and Claim is Holder.Claim.
-	Receive(ctx context.Context, h *Holder, k Keyed) error
-	Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error)
+	Publications
 	// Drop removes keys, and returns an error for each.
 	Drop(ctx context.Context, h *Holder, keys []string) []error
 	// Expire sets when a key expires; zero is never.
@@ -40,6 +38,15 @@ type Keys interface {
 	// CanWait reports whether other nodes may have to be asked, so that it is worthwhile to
 	// ask for several keys at once.
 	CanWait() bool
+}
+
+// Publications are those of Keys.
+type Publications interface {
+	// Receive is Holder.Receive, and Claim is Holder.Claim.
+	Receive(ctx context.Context, h *Holder, k Keyed) error
+	Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error)
+	// Received is Holder.Received, also for what was received of other nodes.
+	Received(ctx context.Context, h *Holder, key string) (bool, error)
 }
 
 // KeyRange selects the keys to list.
@@ -92,6 +99,11 @@ func (LocalKeys) Gather(ctx context.Context, h *Holder, set []Keyed, o GatherOpt
 
 // Receive implements Keys.
 func (LocalKeys) Receive(ctx context.Context, h *Holder, k Keyed) error { return h.Receive(ctx, k) }
+
+// Received implements Keys.
+func (LocalKeys) Received(ctx context.Context, h *Holder, key string) (bool, error) {
+	return h.Received(ctx, key), nil
+}
 
 // Claim implements Keys.
 func (LocalKeys) Claim(ctx context.Context, h *Holder, key string, wait bool) (Reservation, error) {

@@ -30,6 +30,7 @@ func (r Reading) Open(ctx context.Context, s *Store, ino Ino, p Progress) (*File
 	mine := r.Receives
 	if again.offer == nil {
 		again.offer = newEndedOffer(ino, mine, &again.me)
+		o.revived.Store(true) // the kernel has opened the file without passthrough
 	} else {
 		mine = mine && again.offer.adopt(&again.me)
 	}

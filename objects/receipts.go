@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"crypto/sha256"
 	"strconv"
 	"sync"
 	"time"
@@ -207,6 +208,25 @@ func (h *Holder) Received(ctx context.Context, key string) bool {
 	as := callOf(ctx)
 	return h.id != (sessionID{}) && as.again && h.store.receipts.has(receiptOf(h.id, as.number, key))
 }
+
+// CallID identifies a call of a session, for one key, to other nodes, which do not learn the session's name. It is zero for none.
+type CallID [16]byte
+
+// CallID returns the identity of the call of a context; zero if no later daemon continues the session.
+func (h *Holder) CallID(ctx context.Context, key string) (id CallID) {
+	if text := h.receipt(ctx, key); text != "" {
+		sum := sha256.Sum256([]byte(text))
+		copy(id[:], sum[:])
+	}
+	return id
+}
+
+// receiptElsewhere returns the receipt of a call of a session of another node.
+func receiptElsewhere(id CallID) string { return "elsewhere/" + string(id[:]) }
+
+// ReceivedBy reports whether a call of another node has received a publication, from an earlier daemon of this one: see
+// Claimed.TakeFor.
+func ReceivedBy(s *Store, id CallID) bool { return s.receipts.has(receiptElsewhere(id)) }
 
 // receipt returns the receipt of a key for the call of a context; empty if none is needed.
 func (h *Holder) receipt(ctx context.Context, key string) string {

@@ -77,3 +77,27 @@ func TestReceiptsOfNobody(t *testing.T) {
 	r.reopen()
 	r.checkReceipts("after a start", nil)
 }
+
+// TestReceivedBy has a call of another node receive a publication: the next store knows that for a while.
+func TestReceivedBy(t *testing.T) {
+	k := newKeptRig(t, sim.Params{Size: 32 << 20})
+	k.absent = time.Minute
+	call, none := objects.CallID{1}, objects.CallID{2}
+	for key, of := range map[string]objects.CallID{"k": call, "none": {}} {
+		k.mustOffer("sim0", key, 1, 100)
+		h := k.store.NewHolder(objects.Caller{})
+		c, err := h.Claim(k.ctx(), key, false)
+		noError(t, err)
+		noError(t, c.TakeFor(k.ctx(), of))
+		noError(t, h.Close(k.ctx()))
+	}
+	for range 2 {
+		k.kill()
+		if k.isPublished("k") || !objects.ReceivedBy(k.store, call) || objects.ReceivedBy(k.store, none) || objects.ReceivedBy(k.store, objects.CallID{}) {
+			t.Errorf("published is %v, and received %v, %v", k.isPublished("k"), objects.ReceivedBy(k.store, call), objects.ReceivedBy(k.store, none))
+		}
+	}
+	k.store.AwaitOwners()
+	k.store.DropReceipts(k.ctx(), time.Now().Add(70*time.Second))
+	k.checkReceipts("after their end", nil)
+}

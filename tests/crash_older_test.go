@@ -26,6 +26,7 @@ func TestOlderRecords(t *testing.T) {
 			m := mnt.Mount(t, mnt.Options{AllowOther: true, Extra: []string{"--cache-timeout", "0s"}})
 			w := &olderRecords{t: t, m: m, copied: filepath.Join(filepath.Dir(m.StateDir), "copied")}
 			w.prepare()
+			m.AwaitWritten()
 			if copyBefore {
 				m.Kill()
 				must(t, os.CopyFS(w.copied, os.DirFS(m.StateDir)))
@@ -36,6 +37,7 @@ func TestOlderRecords(t *testing.T) {
 			for i := range olderSecrets {
 				must(t, os.WriteFile(m.Path("host", fmt.Sprintf("secret-%d", i)), olderSecret(i), 0o600))
 			}
+			m.AwaitWritten()
 			m.Kill()
 			must(t, os.RemoveAll(m.StateDir))
 			must(t, os.Rename(w.copied, m.StateDir))

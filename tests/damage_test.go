@@ -28,6 +28,7 @@ func TestDamagedRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	m.AwaitWritten()
 	m.Kill()
 	dir := filepath.Join(m.StateDir, "metadata")
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))

@@ -110,7 +110,7 @@ func (w *heldUser) fio() error {
 func (w *heldUser) clone(origin string) error {
 	to := filepath.Join(w.dir, strconv.Itoa(w.round))
 	how := []string{"--no-hardlinks", "--no-local"}[w.round%2]
-	return inOrder(
+	return kit.InOrder(
 		func() error { return git(w.dir, "clone", "--quiet", how, origin, to) },
 		func() error { return git(to, "fsck", "--full", "--no-progress") },
 		func() error { return git(to, "status", "--porcelain", "--ignored") },

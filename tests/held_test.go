@@ -19,6 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
+	"github.com/hmcfs/hmcfs/tests/sessions"
 )
 
 // TestHeld kills the daemon of a mount that a holder keeps, again and again, under programs that
@@ -48,6 +49,7 @@ func TestHeld(t *testing.T) {
 				"ocl0/append": (*heldUser).append, "ocl0/map": (*heldUser).mapped, "ocl0/tensor": (*heldUser).tensor,
 				"host/direct": (*heldUser).direct, "sim0/direct": (*heldUser).direct, "ocl0/direct": (*heldUser).direct,
 				"host/receive": (*heldUser).receive, "sim0/receive": (*heldUser).receive, "ocl0/receive": (*heldUser).receive,
+				"host/receivemap": (*heldUser).receiveMapped, "sim0/receivemap": (*heldUser).receiveMapped,
 			})
 			h.checkEnd()
 		})
@@ -208,10 +210,9 @@ type heldUser struct {
 	data []byte
 	view []byte
 	at   int
-	own  []*heldSession
-	// events and open are those of programs with sessions.
-	events *client.Watch
-	open   *client.File
+	// own and open are those of programs with sessions.
+	own  *sessions.Pair
+	open *client.File
 }
 
 func (w *heldUser) stopped() bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -24,7 +25,7 @@ func (w *heldUser) names() error {
 	data := w.fresh(1 + w.rng.IntN(20000))
 	var got []byte
 	var names []string
-	return inOrder(
+	return kit.InOrder(
 		func() error { return os.Mkdir(dir, 0o755) },
 		func() error { return kit.WriteNew(a, data) },
 		func() error { return os.Link(a, l) },
@@ -223,7 +224,7 @@ func (w *heldUser) move() error {
 	here, there := filepath.Join(w.dir, name), filepath.Join(w.mount, w.last, name)
 	back := filepath.Join(w.mount, "host", name)
 	var got []byte
-	return inOrder(
+	return kit.InOrder(
 		func() error { return kit.WriteNew(here, data) },
 		func() error { return os.Rename(here, there) },
 		func() (err error) { got, err = os.ReadFile(there); return err },
@@ -311,16 +312,6 @@ func (w *heldUser) close() error {
 	return errors.Join(append(errs, w.leave())...)
 }
 
-// inOrder calls the steps until one fails.
-func inOrder(steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // sortedNames returns the names in a directory, sorted.
 func sortedNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -359,12 +350,18 @@ func (w *heldUser) direct() error {
 	return kit.Same(w.file.Name(), piece, w.data[off:off+n])
 }
 
+// publish publishes a new file of at least so many bytes.
+func (w *heldUser) publish(least int) (published string, data []byte, err error) {
+	name := fmt.Sprintf("%s-%s-%d", filepath.Base(w.dir), filepath.Base(filepath.Dir(w.dir)), w.round)
+	own, published := filepath.Join(w.dir, name), filepath.Join(w.mount, "publish", name)
+	data = w.fresh(least + w.rng.IntN(200_000))
+	return published, data, errors.Join(kit.WriteNew(own, data), os.Rename(own, published))
+}
+
 // receive publishes a file, and receives it in two halves.
 func (w *heldUser) receive() error {
-	name := fmt.Sprintf("%s-%d", filepath.Base(filepath.Dir(w.dir)), w.round)
-	own, published := filepath.Join(w.dir, name), filepath.Join(w.mount, "publish", name)
-	data := w.fresh(2 + w.rng.IntN(200_000))
-	if err := errors.Join(kit.WriteNew(own, data), os.Rename(own, published)); err != nil {
+	published, data, err := w.publish(2)
+	if err != nil {
 		return err
 	}
 	f, err := os.Open(published)
@@ -376,11 +373,47 @@ func (w *heldUser) receive() error {
 	if err == nil {
 		_, err = io.ReadFull(f, got[len(got)/2:])
 	}
-	if err = errors.Join(err, f.Close(), kit.Same(published, got, data)); err != nil {
-		return err
-	}
-	if _, err = os.Lstat(published); !errors.Is(err, os.ErrNotExist) {
+	return errors.Join(err, f.Close(), kit.Same(published, got, data), isReceived(published))
+}
+
+// isReceived returns an error if a publication is still there.
+func isReceived(published string) error {
+	if _, err := os.Lstat(published); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("the name after a file was received: %w", cmp.Or(err, os.ErrExist))
 	}
 	return nil
+}
+
+// receiveMapped publishes a file, and receives it by a map, page by page: no other reader may share the pages.
+func (w *heldUser) receiveMapped() (err error) {
+	published, data, err := w.publish(10_000)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(published)
+	if err != nil {
+		return err
+	}
+	view, err := unix.Mmap(int(f.Fd()), 0, len(data), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	err = func() (err error) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if fault := recover(); fault != nil {
+				err = fmt.Errorf("a page of %s: %v", published, fault)
+			}
+		}()
+		err = errors.Join(unix.Madvise(view, unix.MADV_RANDOM), kit.Same(published, view[:1], data[:1]), unix.Madvise(view, unix.MADV_NORMAL))
+		if err == nil && w.round%4 == 0 { // the other one waits for the end of the first, for two seconds
+			if other, failure := os.Open(published); failure == nil {
+				err = errors.Join(fmt.Errorf("%s is open twice, and mapped", published), other.Close())
+			} else if !errors.Is(failure, unix.EBUSY) {
+				err = failure
+			}
+		}
+		return errors.Join(err, kit.Same(published, view, data))
+	}()
+	return errors.Join(err, unix.Munmap(view), f.Close(), isReceived(published))
 }

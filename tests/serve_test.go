@@ -21,6 +21,7 @@ import (
 	paths "github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 )
@@ -346,8 +347,15 @@ func (s *served) useGo(want []byte) {
 		return
 	}
 	defer func() { _ = session.Close() }() // nothing is left to write
+	got, err := []byte(nil), session.Set(t.Context(), "go", want, hetero.SetOptions{})
+	if err == nil {
+		got, err = session.Get(t.Context(), "go")
+	}
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("Set and Get: %v; byte %d differs", err, kit.FirstDiff(got, want))
+	}
 	files := session.Files()
-	got, err := fs.ReadFile(files, "host/b")
+	got, err = fs.ReadFile(files, "host/b")
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("ReadFile: %v; byte %d differs", err, kit.FirstDiff(got, want))
 	}

@@ -78,7 +78,8 @@ type KV struct {
 	// failed is why a layer could not be written; there are no more commits then.
 	// +checklocks:mu
 	failed error
-	// journal has the layers for the process that follows; nil for none. It is set before the first commit.
+	// journal has the layers for the process that follows; nil for none. It is set before the first commit
+	// that Open does not make itself.
 	journal *journal
 }
 
@@ -333,6 +334,10 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	version, err := kv.run(ctx, fn, false)
 	if err != nil || version == 0 {
 		return err
+	}
+	if kv.journal != nil {
+		kv.flushSoon()
+		return nil
 	}
 	return kv.flush(version)
 }

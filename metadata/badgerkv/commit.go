@@ -183,18 +183,18 @@ func (kv *KV) flush(version uint64) error {
 	return err
 }
 
-// fail ends all commits, since a layer could not be written, of which bytes were left. What Badger does
-// not have is no longer visible, as it will not be after the next start.
+// fail ends all commits, since a layer could not be written, of which bytes were left. Without a journal, what
+// Badger does not have is no longer visible, as it will not be after the next start.
 func (kv *KV) fail(left int64, err error) {
 	now := kv.newBase()
 	kv.mu.Lock()
 	kv.failed = err
 	left += kv.active.bytes
-	before := kv.base
-	kv.frozen, kv.active, kv.base = nil, newLayer(nil), now
-	kv.journal.fail()
+	if kv.journal == nil {
+		kv.frozen, kv.active, kv.base, now = nil, newLayer(nil), now, kv.base
+	}
 	kv.mu.Unlock()
-	before.release()
+	now.release()
 	kv.space.done(left)
 }
 

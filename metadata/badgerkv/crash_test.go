@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,6 +168,49 @@ func TestUnwritten(t *testing.T) {
 	}
 	if got := keysOf(t, kv); got != "[before]" {
 		t.Errorf("%s is seen", got)
+	}
+	if err := kv.Close(); err == nil {
+		t.Error("Close does not report it")
+	}
+}
+
+// TestUnwrittenJournal is TestUnwritten with a journal: what was accepted is seen from then on too, and is in the next store.
+func TestUnwrittenJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "kv")
+	kv := openJournaled(t, dir)
+	kv.FlushAfter(time.Hour, time.Hour)
+	set := func(key string) func(metadata.KVTxn) error {
+		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(key)) }
+	}
+	if err := errors.Join(kv.Update(t.Context(), set("a")), kv.Flush(), kv.Update(t.Context(), set("b"))); err != nil {
+		t.Fatal(err)
+	}
+	kv.Spoil()
+	if err := kv.Update(t.Context(), set("c")); err != nil {
+		t.Error(err)
+	}
+	if err := kv.Flush(); err == nil {
+		t.Error("a change was written that Badger refuses")
+	}
+	if err := kv.Update(t.Context(), set("behind")); err == nil {
+		t.Error("a change was accepted behind one that was not written")
+	}
+	err := kv.View(t.Context(), func(tx metadata.KVTxn) (err error) {
+		for _, key := range []string{"a", "b", "c"} {
+			_, failed := tx.Get([]byte(key))
+			err = errors.Join(err, failed)
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("what was accepted is not seen: %v", err)
+	}
+	next := openJournaled(t, copyOf(t, dir))
+	if got := keysOf(t, next); got != "[a b c]" {
+		t.Errorf("the next store has %s", got)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
 	}
 	if err := kv.Close(); err == nil {
 		t.Error("Close does not report it")

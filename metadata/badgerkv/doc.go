@@ -1,23 +1,22 @@
 // Package badgerkv implements metadata.KV with Badger, in a directory.
 //
-// When Update returns, the commit is in the page cache: it survives the end of the process,
-// even by kill -9, but not a crash of the machine. That is sufficient, because the device
+// When Update returns, the commit is in the journal or, without one, in the page cache: it survives
+// the end of the process, even by kill -9, but not a crash of the machine. That is sufficient, because the device
 // memory that the records describe does not survive such a crash either.
 //
 // # Commits
 //
 // Transactions are this package's own; Badger stores what they have committed
 // (docs/adr/0023). A commit adds its changes to the active layer in memory, where later
-// transactions see them. Update returns when that layer has been written to Badger, which is
-// done for all waiting commits at once; UpdateSoon leaves that to a later Update or to a timer.
+// transactions see them. A timer has the layer written to Badger. Without a journal Update waits for
+// that, which is done for all waiting commits at once; UpdateSoon does not.
 // A transaction reads its own changes, then the layers up to its version, then a read
 // transaction of Badger that all share until the next layer is written. It conflicts with the
 // commits since it began that have changed a key which it has read. A filter tells which keys Badger
 // does not have: they are not looked for, and not removed.
 //
-// With a journal the layers are in shared memory, too, which another process keeps: then what
-// UpdateSoon has returned for survives the end of the process as well (docs/adr/0027). Open makes
-// the commits of the journal again before it returns; if that fails, Open does, and the next one
+// The journal is a mapped file outside of the directory which has the layers, too (docs/adr/0027, 0028).
+// Open makes its commits again before it returns; if that fails, Open does, and the next one
 // repeats all of it. What can't be used of a journal is dropped, and logged.
 //
 // Badger is configured for low memory use: small tables, a small block cache, no

@@ -15,7 +15,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 )
 
-// journal has the commits that Badger does not have yet, in memory that outlives the process: the
+// journal has the commits that Badger does not have yet, in a mapped file that outlives the process: the
 // next one writes them. It is a page of numbers and two halves, one for the active layer and one
 // for the frozen one. A commit counts once the number of bytes in its half includes it.
 type journal struct {
@@ -26,7 +26,7 @@ type journal struct {
 
 // JournalVersion is the version of the journals that this program writes. It reads no others. A change of the
 // journal, or of what it takes for granted of the records, needs the next one.
-const JournalVersion = 1
+const JournalVersion = 2
 
 const (
 	journalMagic = "hmcfs journal " + string(rune('0'+JournalVersion)) + "\n"
@@ -45,6 +45,18 @@ var errJournal = errors.New("badgerkv: the journal is damaged")
 
 // journalDropped is logged where there are commits, but not for these records.
 const journalDropped = "the journal is of another version, or the records were replaced, truncated or changed without it; the changes in the journal are dropped"
+
+// allocateJournal allocates the blocks of a journal: a write to a mapped page that has none would end the process.
+func allocateJournal(f *os.File) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, journalSize); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// journalless is logged if there is no memory for the journal.
+const journalless = "no room for the journal of the records: each change waits until it is written"
 
 // openJournal maps the memory of a journal.
 func openJournal(f *os.File, log *zap.Logger) (*journal, error) {
@@ -69,6 +81,10 @@ func (j *journal) close() error {
 	if j == nil {
 		return nil
 	}
+	if j.empty() {
+		// Its memory is free until the next start, which finds zeros.
+		_ = unix.Madvise(j.page, unix.MADV_REMOVE)
+	}
 	return unix.Munmap(j.page)
 }
 
@@ -85,8 +101,11 @@ func (j *journal) half(n int) []byte {
 // fits reports whether the journal continues records, in which Badger's last commit has a version.
 // They may have been replaced, or changed by a program without a journal.
 func (j *journal) fits(stamp, version uint64) bool {
-	return bytes.HasPrefix(j.page, []byte(journalMagic)) && j.number(stampAt, 0) == stamp && version <= j.number(journalVersionAt, 0)
+	return j.begun() && j.number(stampAt, 0) == stamp && version <= j.number(journalVersionAt, 0)
 }
+
+// begun reports whether a process has used the journal: its first page has a block then.
+func (j *journal) begun() bool { return bytes.HasPrefix(j.page, []byte(journalMagic)) }
 
 // empty reports whether there are no commits.
 func (j *journal) empty() bool { return j.number(endAt, 0) == 0 && j.number(endAt, 1) == 0 }
@@ -123,14 +142,6 @@ func (j *journal) freeze() {
 func (j *journal) settled() {
 	if j != nil {
 		j.clear(1 - j.at)
-	}
-}
-
-// fail empties the journal: nothing of it is visible any more.
-func (j *journal) fail() {
-	if j != nil {
-		j.clear(0)
-		j.clear(1)
 	}
 }
 
@@ -232,6 +243,11 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
+	full := allocateJournal(f)
+	if full != nil && !j.begun() {
+		kv.log.Warn(journalless, zap.Error(full))
+		return j.close()
+	}
 	kv.flushing.Lock()
 	kv.expects = j // also by what the replay writes, or the next process would not replay the rest
 	kv.flushing.Unlock()
@@ -245,6 +261,10 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 		return fmt.Errorf("write the journal of the records: %w", err)
 	}
 	j.begin(kv.stamp, kv.lastCommit())
+	if full != nil {
+		kv.log.Warn(journalless, zap.Error(full))
+		return nil
+	}
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	kv.journal = j

@@ -14,7 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 )
 
-// journalOf opens the journal of a store in a directory, which a test keeps as a holder does.
+// journalOf opens the journal of a store in a directory.
 func journalOf(dir string) (*os.File, error) {
 	return os.OpenFile(dir+".journal", os.O_RDWR|os.O_CREATE, 0o600)
 }
@@ -115,7 +115,7 @@ func TestStaleJournal(t *testing.T) {
 	set := func(key, value string) func(metadata.KVTxn) error {
 		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(value)) }
 	}
-	err := errors.Join(kv.Update(t.Context(), set("a", "1")), kv.UpdateSoon(t.Context(), set("a", "2")), kv.UpdateSoon(t.Context(), set("b", "2")))
+	err := errors.Join(kv.Update(t.Context(), set("a", "1")), kv.Flush(), kv.Update(t.Context(), set("a", "2")), kv.UpdateSoon(t.Context(), set("b", "2")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,9 @@ type Options struct {
 	Witness string
 	// LookOnly makes Open read Witness, but not create or change it.
 	LookOnly bool
-	// Journal is memory that outlives the process, such as a memfd that another one keeps. With it, the
-	// changes of UpdateSoon survive the process: the next Open writes them. Open sets its size; nil is none.
+	// Journal is a file outside of Dir with the changes that the records in Dir do not have yet: the next
+	// Open writes them. With it no change waits for Badger. Like the Witness it must survive the process but
+	// not the machine. Open sets its size, allocates its blocks, and leaves it open; nil is none.
 	Journal *os.File
 	// Logger receives Badger's messages; nil discards them.
 	Logger *zap.Logger

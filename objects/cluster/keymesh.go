@@ -78,6 +78,14 @@ func (m KeyMesh) Receive(ctx context.Context, h *objects.Holder, k objects.Keyed
 	return orThere(h.Receive(ctx, k), false, func() error { return m.Others.ReceiveKey(ctx, h, k) })
 }
 
+// Received implements objects.Keys.
+func (m KeyMesh) Received(ctx context.Context, h *objects.Holder, key string) (bool, error) {
+	if h.Received(ctx, key) {
+		return true, nil
+	}
+	return m.Others.ReceivedKey(ctx, h, key)
+}
+
 // Claim implements objects.Keys.
 func (m KeyMesh) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (r objects.Reservation, err error) {
 	r, err = m.LocalKeys.Claim(ctx, h, key, wait)

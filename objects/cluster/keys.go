@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -20,12 +21,16 @@ type keys struct {
 	// peers are asked if there is no index, or it is unavailable.
 	peers  *peerKeys
 	claims *claimTable
+	// mine begins the claims of this daemon, so that its peers tell them from those of one before.
+	mine [8]byte
 	// conflicts are the keys that were in use at two nodes.
 	conflicts conflicts
 }
 
 func newKeys(c *Cluster) *keys {
-	return &keys{c: c, index: c.opts.Index, peers: newPeerKeys(c), claims: newClaims(c)}
+	k := &keys{c: c, index: c.opts.Index, peers: newPeerKeys(c), claims: newClaims(c)}
+	_, _ = rand.Read(k.mine[:]) // never fails
+	return k
 }
 
 // spaceOf returns the key space of published or of set keys.

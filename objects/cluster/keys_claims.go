@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ type claimTable struct {
 	open map[claimID]*claim
 	// +checklocks:mu
 	ended map[claimID]*outcome
+	// calls has those by which a call of a session has received.
+	// +checklocks:mu
+	calls map[objects.CallID]*outcome
 	// +checklocks:mu
 	closed bool
 }
@@ -72,13 +76,14 @@ type claim struct {
 type outcome struct {
 	rank     wire.Rank
 	received bool
+	call     objects.CallID
 	done     chan struct{}
 	err      error
 	at       time.Time
 }
 
 func newClaims(c *Cluster) *claimTable {
-	return &claimTable{c: c, open: map[claimID]*claim{}, ended: map[claimID]*outcome{}}
+	return &claimTable{c: c, open: map[claimID]*claim{}, ended: map[claimID]*outcome{}, calls: map[objects.CallID]*outcome{}}
 }
 
 // serveClaim starts to receive a publication, or continues in another session.
@@ -252,6 +257,7 @@ func (t *claimTable) forgetLocked(now time.Time) {
 	of := map[wire.Rank]int{}
 	maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool {
 		if now.Sub(o.at) > claimMemory || of[o.rank] == maxEnded {
+			delete(t.calls, o.call)
 			return true
 		}
 		of[o.rank]++
@@ -266,16 +272,22 @@ func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk
 	c, o := t.open[id], t.ended[id]
 	if c != nil && c.rank == g.from.Rank {
 		o = t.endLocked(id, c, q.Received)
+		if o.call = q.Call; q.Received && o.call != (objects.CallID{}) {
+			t.calls[o.call] = o
+		}
 	} else {
 		c = nil
 	}
 	t.mu.Unlock()
+	if o == nil && q.Received && objects.ReceivedBy(k.c.opts.Store, q.Call) {
+		return nil, nil
+	}
 	if o == nil || o.rank != g.from.Rank {
 		return nil, fmt.Errorf("unknown claim: %w", metadata.ErrNotExist)
 	}
 	if c != nil {
 		if q.Received {
-			o.err = t.take(ctx, c)
+			o.err = t.take(ctx, c, q.Call)
 		} else {
 			t.giveBack(ctx, c)
 		}
@@ -292,11 +304,38 @@ func (k *keys) serveTake(ctx context.Context, g *servedSession, q *proto.TakeAsk
 	return nil, o.err
 }
 
+// serveReceived reports whether a call of a daemon that is dead has received a publication. Its claims of the key end: a request
+// to take one that is still on its way must not be carried out after the answer.
+func (k *keys) serveReceived(ctx context.Context, g *servedSession, q *proto.ReceivedAsk) (any, error) {
+	t, over := k.claims, map[*claim]*outcome{}
+	t.mu.Lock()
+	for id, c := range t.open {
+		if c.rank == g.from.Rank && c.key == q.Key && !bytes.HasPrefix(id[:], q.Claims[:]) {
+			over[c] = t.endLocked(id, c, false)
+		}
+	}
+	o := t.calls[q.Call]
+	t.mu.Unlock()
+	for c, o := range over {
+		t.giveBack(ctx, c)
+		close(o.done)
+	}
+	if o == nil || o.rank != g.from.Rank {
+		return &proto.ReceivedAnswer{Received: objects.ReceivedBy(k.c.opts.Store, q.Call)}, nil
+	}
+	select {
+	case <-o.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return &proto.ReceivedAnswer{Received: o.err == nil}, nil
+}
+
 // take ends a claim as received, even if the requester's context has ended: the request has
 // decided it.
-func (t *claimTable) take(ctx context.Context, c *claim) error {
+func (t *claimTable) take(ctx context.Context, c *claim, call objects.CallID) error {
 	ctx = context.WithoutCancel(ctx)
-	err := c.of.Take(ctx)
+	err := c.of.TakeFor(ctx, call)
 	return errors.Join(err, c.holder.Close(ctx))
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -55,6 +56,31 @@ func (c *Cluster) ClaimKey(ctx context.Context, h *objects.Holder, key string, w
 	return r, nil
 }
 
+// ReceivedKey reports whether a call that is asked again has received a publication of another node, by an earlier daemon of this one.
+//
+// Errors: *UnaskedError; the context's.
+func (c *Cluster) ReceivedKey(ctx context.Context, h *objects.Holder, key string) (bool, error) {
+	call := h.CallID(ctx, key)
+	if call == (objects.CallID{}) || !objects.AskedAgain(ctx) {
+		return false, nil
+	}
+	var received atomic.Bool
+	err := c.keys.peers.each(ctx, ctx, func(n *Node) error {
+		out, err := query[proto.ReceivedAnswer](ctx, n, proto.MethodReceived, &proto.ReceivedAsk{Key: key, Call: call, Claims: c.keys.mine})
+		if err == nil && out.Received {
+			received.Store(true)
+		}
+		return err
+	})
+	switch {
+	case received.Load():
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("receive %q: %w", key, err)
+	}
+	return false, nil
+}
+
 // reserve claims a publication at its owner.
 func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, wait bool) (r *receipt, err error) {
 	err = c.keys.at(ctx, keyindex.Publish, k.Key, func(n *Node) error {
@@ -71,7 +97,7 @@ func (c *Cluster) reserve(ctx context.Context, h *objects.Holder, k objects.Keye
 
 func (n *Node) reserve(ctx context.Context, h *objects.Holder, k objects.Keyed, wait bool) (*receipt, error) {
 	r := &receipt{n: n, holder: h, want: k, wait: wait, who: h.Caller().WithGroups()}
-	_, _ = rand.Read(r.id[:]) // never fails
+	_, _ = rand.Read(r.id[copy(r.id[:], n.c.keys.mine[:]):]) // never fails
 	var err error
 	if r.file, err = n.start(ctx, &File{n: n, who: r.who, access: objects.PermRead, by: r.claim}); err == nil {
 		return r, nil
@@ -175,7 +201,7 @@ func (r *receipt) take(ctx context.Context) error {
 	defer cancel()
 	for again := false; ; {
 		err := r.n.ask(ctx, question{
-			method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id, Received: true}, again: true,
+			method: proto.MethodTake, in: &proto.TakeAsk{ID: r.id, Received: true, Call: r.holder.CallID(ctx, r.want.Key)}, again: true,
 		})
 		if !again && errors.Is(err, metadata.ErrNotExist) && r.reclaims(ctx) {
 			again = true

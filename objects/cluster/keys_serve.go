@@ -29,6 +29,7 @@ func (k *keys) handlers() map[rpc.Method]rpc.Handler {
 		proto.MethodCompareKeys: answer(s, k.serveCompare),
 		proto.MethodClaim:       answer(s, k.serveClaim),
 		proto.MethodTake:        answer(s, k.serveTake),
+		proto.MethodReceived:    answer(s, k.serveReceived),
 	}
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,9 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/tests/sessions"
 )
 
 var kills = flag.Int("kills", 0, "How often TestHeldNodes kills daemons. Default: few.")
@@ -118,6 +121,8 @@ func (h *heldNodes) use() {
 	programs := map[string]func(*heldUser) error{
 		"write": (*heldUser).write, "append": (*heldUser).append, "names": (*heldUser).names,
 		"copy": (*heldUser).copy, "keys": (*heldUser).keys, "nameless": (*heldUser).nameless,
+		"set": pairs((*sessions.Pair).Keys), "handover": pairs((*sessions.Pair).HandOver), "appear": pairs((*sessions.Pair).Appear),
+		"copies": pairs((*sessions.Pair).Copies), "watch": pairs((*sessions.Pair).Watch), "commands": (*heldUser).commands,
 	}
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -131,7 +136,7 @@ func (h *heldNodes) use() {
 				seed := uint64(len(name)) + uint64(n.name[0])
 				u := &heldUser{
 					n: n, other: other, dir: n.at(other.name, device, name), device: device, stop: stop,
-					rng: rand.New(rand.NewPCG(seed, uint64(device[0]))),
+					rng: rand.New(rand.NewPCG(seed, uint64(device[0]))), name: fmt.Sprintf("%s-%s-%s", n.name, device, name),
 				}
 				must(h.t, os.Mkdir(u.dir, 0o755))
 				all.Go(func() { u.run(h.t, name, program) })
@@ -176,7 +181,8 @@ func (h *heldNodes) checkEnd() {
 	}
 	for _, n := range []*node{h.a, h.b} {
 		for _, device := range []string{"host", "sim0"} {
-			kit.Eventually(h.t, patience, func() error {
+			// A node that has died may have closed a file of another one, which keeps it for the node's timeout then.
+			kit.Eventually(h.t, 2*patience, func() error {
 				if used := n.Device(device).Used; used != 0 {
 					return fmt.Errorf("%v of %s on %s is in use although there are no files", used, device, n.name)
 				}
@@ -194,14 +200,15 @@ func (h *heldNodes) checkEnd() {
 
 // heldUser is a program on one node that uses a directory of another one.
 type heldUser struct {
-	n, other    *node
-	dir, device string
-	round       int
-	rng         *rand.Rand
-	stop        <-chan struct{}
+	n, other          *node
+	name, dir, device string
+	round             int
+	rng               *rand.Rand
+	stop              <-chan struct{}
 
 	file *os.File
 	data []byte
+	own  *sessions.Pair
 }
 
 func (u *heldUser) run(t *testing.T, name string, program func(*heldUser) error) {
@@ -218,6 +225,11 @@ func (u *heldUser) run(t *testing.T, name string, program func(*heldUser) error)
 	}
 	if u.file != nil {
 		if err := u.file.Close(); err != nil {
+			t.Errorf("%s: %s: close: %v", u.n.name, name, err)
+		}
+	}
+	if u.own != nil {
+		if err := u.own.Close(); err != nil {
 			t.Errorf("%s: %s: close: %v", u.n.name, name, err)
 		}
 	}
@@ -378,6 +390,48 @@ func (u *heldUser) keys() error {
 	at := u.other.Path("keys", key)
 	got, err := os.ReadFile(at)
 	return errors.Join(err, kit.Same(at, got, data), os.Remove(own))
+}
+
+// pairs has a program use two sessions, one of each node.
+func pairs(use func(*sessions.Pair) error) func(*heldUser) error {
+	return func(u *heldUser) (err error) {
+		if u.own == nil {
+			u.own, err = sessions.NewPair(context.Background(), u.name, devices.Name(u.device), u.rng, socketOf(u.n), socketOf(u.other))
+			if err != nil {
+				return err
+			}
+		}
+		u.own.Round = u.round
+		return use(u.own)
+	}
+}
+
+// socketOf returns the socket of a node's daemon.
+func socketOf(n *node) string { return filepath.Join(n.RuntimeDir, "admin.sock") }
+
+// commands has commands on the other node wait for a key of this one, and receive a publication.
+func (u *heldUser) commands() error {
+	key, data := fmt.Sprintf("%s-%d", u.name, u.round), u.fresh(1+u.rng.IntN(300_000))
+	own, got, at := u.n.Path(u.device, key), u.other.Path(u.device, key+"-got"), u.other.Path("keys", key)
+	give, take := []string{"mset", key + "=" + own}, []string{"wait", "--mount", u.other.Dir, "--timeout", "60s", key}
+	if u.round%2 == 0 {
+		give[0], take = "publish", []string{"subscribe", "--mount", u.other.Dir, "--timeout", "60s", key + "=" + got}
+		own, at = got, got
+	}
+	if err := kit.WriteNew(u.n.Path(u.device, key), data); err != nil {
+		return err
+	}
+	taken := make(chan error, 1)
+	go func() { _, err := u.other.Run(take...); taken <- err }()
+	if u.rng.IntN(2) == 0 {
+		<-time.After(time.Duration(u.rng.IntN(300)) * time.Millisecond) // the other one waits already
+	}
+	_, err := u.n.Run(give...)
+	if err = errors.Join(err, <-taken); err != nil {
+		return err
+	}
+	have, err := os.ReadFile(at)
+	return errors.Join(err, kit.Same(at, have, data), os.Remove(own))
 }
 
 // TestNodeThatLostMemory kills a daemon with its holder: the node that is mounted again is another one,

@@ -53,3 +53,13 @@ func Same(name string, got, want []byte) error {
 	}
 	return nil
 }
+
+// InOrder calls the steps until one fails.
+func InOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

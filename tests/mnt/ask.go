@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/fs"
@@ -92,6 +93,27 @@ func (m *M) Living() int {
 		return 0
 	}
 	return who.PID
+}
+
+// AwaitWritten returns when the daemon has written all changes of the records that its journal has.
+func (m *M) AwaitWritten() {
+	m.t.Helper()
+	// The numbers of bytes in the two halves of the journal, in its first page; see badgerkv.
+	const at, length = 192, 16
+	kit.Eventually(m.t, time.Minute, func() error {
+		journals, err := filepath.Glob(filepath.Join(m.RuntimeDir, "records-*.journal"))
+		if err != nil || len(journals) != 1 {
+			return fmt.Errorf("the journals are %q, %w", journals, err)
+		}
+		page, err := os.ReadFile(journals[0])
+		if err != nil {
+			return err
+		}
+		if unwritten := page[at:][:length]; !bytes.Equal(unwritten, make([]byte, length)) {
+			return fmt.Errorf("the journal has %x", unwritten)
+		}
+		return nil
+	})
 }
 
 // Command returns a command that runs hmcfs.

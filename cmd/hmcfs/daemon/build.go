@@ -214,13 +214,11 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		back.push(func() { d.opts.Places.RemoveMetadata() }) //nolint:errcheck // the error that led here is reported
 	}
-	journal, err := journalOf(d.holder)
+	journal, err := d.opts.Places.OpenJournal(true)
 	if err != nil {
 		return err
 	}
-	if journal != nil {
-		defer func() { _ = journal.Close() }() // it is mapped
-	}
+	defer func() { _ = journal.Close() }() // it is mapped
 	kv, err := badgerkv.Open(ctx, badgerkv.Options{
 		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Journal: journal, Logger: d.opts.Logger,
 	})

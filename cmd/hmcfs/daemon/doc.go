@@ -25,8 +25,8 @@
 // (package holder): a process that keeps descriptors for the daemon that follows, and starts it when
 // this one dies. takePlaces connects to the holder of a dead daemon, or launches one, before it
 // clears the mount point: a mount that the holder keeps is continued (fs.Resume). The
-// layers below get the holder as a devices.DescriptorStore; the daemon itself keeps the journal of
-// the records and the program there. The last step of the start tells the holder how to start this
+// layers below get the holder as a devices.DescriptorStore; the daemon itself keeps the program
+// there. The last step of the start tells the holder how to start this
 // daemon again, unless a service manager does. An orderly end of the daemon ends the holder, too.
 // Upgrade has the holder start another program, and ends this process as a death does.
 //

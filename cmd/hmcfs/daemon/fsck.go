@@ -92,6 +92,12 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	if last.RuntimeDir != "" {
 		p.Runtime = last.RuntimeDir
 		opts.Witness, opts.LookOnly = p.Witness(), true
+		switch opts.Journal, err = p.OpenJournal(false); {
+		case err == nil:
+			defer func() { _ = opts.Journal.Close() }()
+		case !errors.Is(err, os.ErrNotExist):
+			return report, err
+		}
 	}
 	meta, rows, err := openState(ctx, opts, r.Repair)
 	if err != nil {

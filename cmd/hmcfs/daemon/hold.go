@@ -180,29 +180,6 @@ func (d *Daemon) keeper() devices.DescriptorStore {
 	return d.holder
 }
 
-// keptJournal is the name of the journal with the holder.
-const keptJournal = "records/journal"
-
-// journalOf returns the memory that has changes of the records until they are written; nil without a holder.
-func journalOf(h *holder.Client) (*os.File, error) {
-	if h == nil {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	kept, err := h.Kept(keptJournal)
-	if f := kept[keptJournal]; f != nil || err != nil {
-		return f, err
-	}
-	fd, err := unix.MemfdCreate("hmcfs-journal", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make the journal of the records: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "memfd:hmcfs-journal")
-	if err = h.Keep(keptJournal, f); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
 // mount mounts, or continues the mount that the holder keeps.
 func (d *Daemon) mount(ctx context.Context, o fs.Options) (*fs.Server, error) {
 	if d.holder != nil {

@@ -120,6 +120,7 @@ func (p Paths) RemoveMetadata() error {
 	}
 	if err == nil && p.Runtime != "" {
 		_ = os.Remove(p.Witness()) // of the removed records
+		_ = os.Remove(p.Journal())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

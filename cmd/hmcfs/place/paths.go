@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 )
 
@@ -62,6 +64,23 @@ func (p Paths) Witness() string {
 		state = real
 	}
 	return filepath.Join(p.Runtime, fmt.Sprintf("%s%016x", witnessName, fnv64(state)))
+}
+
+// Journal returns the path of the file with changes that the records do not have yet. It is beside the
+// witness, since it is of use as long.
+func (p Paths) Journal() string { return p.Witness() + ".journal" }
+
+// OpenJournal opens the file, which is created if create is set.
+func (p Paths) OpenJournal(create bool) (*os.File, error) {
+	flags := os.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(p.Journal(), flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the journal of the records: %w", err)
+	}
+	return f, nil
 }
 
 // Log returns the path of the daemon's log.

@@ -371,8 +371,8 @@ type ExpireKeyAsk struct {
 	At   Time
 }
 
-// ClaimAsk starts to receive a publication. ID is chosen at random by the requester, and names
-// the claim in later requests, including those of a later session. Blobs are the sizes that
+// ClaimAsk starts to receive a publication. ID is chosen by the requester, and names
+// the claim in later requests, including those of a later session: 8 random bytes of the daemon, and 8 of the claim. Blobs are the sizes that
 // the receiver has room for, to be compared; none accept any. With Wait the owner waits for
 // another receiver that may still fail.
 type ClaimAsk struct {
@@ -392,10 +392,26 @@ type ClaimAnswer struct {
 	Blobs  []uint64
 }
 
-// TakeAsk ends a claim.
+// TakeAsk ends a claim. Call identifies the call of a session that receives; 0 for one that no later daemon continues.
 type TakeAsk struct {
 	_        struct{} `cbor:",toarray"`
 	ID       [16]byte
+	Received bool
+	Call     [16]byte
+}
+
+// ReceivedAsk asks whether a call has received the publication of a key. Claims are the first bytes of those that the daemon itself
+// makes.
+type ReceivedAsk struct {
+	_      struct{} `cbor:",toarray"`
+	Key    string
+	Call   [16]byte
+	Claims [8]byte
+}
+
+// ReceivedAnswer has the answer.
+type ReceivedAnswer struct {
+	_        struct{} `cbor:",toarray"`
 	Received bool
 }
 

@@ -32,7 +32,7 @@ func bodies() []any {
 		&ListKeysAsk{}, &ListKeysAnswer{}, &ExpireKeyAsk{}, &ClaimAsk{}, &ClaimAnswer{}, &TakeAsk{},
 		&Invalid{}, &HaveKeysAsk{}, &HaveKeysAnswer{},
 		&CollectAsk{}, &CollectFile{}, &JobAsk{}, &CollectAnswer{}, &SumsAsk{}, &SumsAnswer{}, &CreateOpenAsk{},
-		&CompareKeysAsk{}, &CompareKeysAnswer{},
+		&CompareKeysAsk{}, &CompareKeysAnswer{}, &ReceivedAsk{}, &ReceivedAnswer{},
 	}
 }
 

@@ -4,7 +4,7 @@ import "github.com/hmcfs/hmcfs/transport/rpc"
 
 // Version is the version of all bodies. Nodes with different versions cannot communicate:
 // MethodHello is refused.
-const Version = 6
+const Version = 7
 
 // The methods. Those for names and attributes change or read the owner's tree; the owner is
 // the node that receives the request.
@@ -99,6 +99,10 @@ const (
 	// MethodCompareKeys: CompareKeysAsk → CompareKeysAnswer. Compares the keys of two nodes
 	// that may have used them without asking each other.
 	MethodCompareKeys
+
+	// MethodReceived: ReceivedAsk → ReceivedAnswer. Asks, after the death of a daemon, whether it had received a
+	// publication, and ends its claims of that key.
+	MethodReceived
 )
 
 // The notices.

@@ -52,13 +52,6 @@ func (c *Client) DevSubscribe(
 		return nil, err
 	}
 	futures, fresh := c.subscriptions.join(set)
-	fresh = slices.DeleteFunc(fresh, func(s *subscription) bool {
-		done := c.holder.Received(ctx, s.want.Key)
-		if done {
-			c.subscriptions.end(s, nil)
-		}
-		return done
-	})
 	p := plan{published: true, timeout: o.Timeout, late: hetero.ErrTimeout, keys: make([]string, len(fresh))}
 	for i, s := range fresh {
 		p.keys[i] = s.want.Key
@@ -71,8 +64,11 @@ func (c *Client) DevSubscribe(
 	return futures, nil
 }
 
-// receive receives one key. If the memory was lost, its publisher has ended.
+// receive receives one key, unless an earlier daemon has. If the memory was lost, its publisher has ended.
 func (c *Client) receive(ctx context.Context, want objects.Keyed) error {
+	if done, err := c.keys.Received(ctx, c.holder, want.Key); done || err != nil {
+		return err
+	}
 	err := c.keys.Receive(ctx, c.holder, want)
 	if errors.Is(err, objects.ErrLost) {
 		return fmt.Errorf("%w: %s", hetero.ErrOwnerGone, err.Error())

@@ -191,13 +191,16 @@ func (c *Client) DevSettle(ctx context.Context, key string, received bool) error
 	if err := hetero.CheckKey(key); err != nil {
 		return err
 	}
-	_, begun, err := c.begin(ctx)
+	call, begun, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer begun.leave()
-	if c.holder.Received(ctx, key) {
-		return nil
+	if received {
+		done, failure := c.keys.Received(call, c.holder, key)
+		if done || failure != nil {
+			return c.failure(failure)
+		}
 	}
 	r, err := c.reservations.get(key)
 	if err != nil {
