@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -142,33 +143,18 @@ func (s *Session) unmapSlots() {
 	s.mapped = nil
 }
 
-// memoryFor creates and registers memory, without bytes so far. The caller releases it. If the context ends first, it is released once
-// the daemon has registered it.
+// memoryFor creates and registers memory, without bytes so far. The caller releases it.
 func (s *Session) memoryFor(ctx context.Context, size devices.Size) (*os.File, hetero.MemoryID, error) {
+	if _, err := s.present(ctx); err != nil {
+		return nil, 0, err
+	}
 	f, err := share.Sealed("values", size)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", hetero.ErrNoMemory, err)
 	}
-	place, whole := 0, context.WithoutCancel(ctx)
-	memory := hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
-		Family: hostDevice, Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: size}},
-	}}
-	var id hetero.MemoryID
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		id, err = s.PreRegister(whole, memory)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		go func() {
-			<-done
-			_ = f.Close() // there are no bytes
-			if err == nil {
-				s.unregister(ctx, id)
-			}
-		}()
+	id, err := s.registerAll(ctx, f, size)
+	if err == nil && ctx.Err() != nil {
+		s.release(ctx, f, id)
 		return nil, 0, hetero.ContextError(ctx.Err())
 	}
 	if err != nil {
@@ -176,6 +162,23 @@ func (s *Session) memoryFor(ctx context.Context, size devices.Size) (*os.File, h
 		return nil, 0, err
 	}
 	return f, id, nil
+}
+
+// registerAll registers all memory of a file. It waits a while for the answer also when the context has ended:
+// memory whose number is not known could not be unregistered.
+func (s *Session) registerAll(ctx context.Context, f *os.File, size devices.Size) (hetero.MemoryID, error) {
+	known, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settling, cancel) })
+	defer stop()
+	place := 0
+	id, err := s.PreRegister(known, hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
+		Family: hostDevice, Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: size}},
+	}})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", hetero.ContextError(ctx.Err()), err)
+	}
+	return id, err
 }
 
 // release ends the use of memory.
