@@ -82,14 +82,9 @@ type Session struct {
 	// spare are answers to calls that are over, at most maxSpare.
 	// +checklocks:mu
 	spare []*answer
-	// mapped is the memory of the slots, until all calls have ended.
-	// +checklocks:mu
-	mapped [][]byte
-	// free are the slots that no Set or Get uses.
-	free chan *slot
-	// before is the size of the last value that Get has looked up, and alike the one that it expects; 0 is none.
-	before, alike atomic.Uint64
-	calls         sync.WaitGroup
+	calls sync.WaitGroup
+	// values executes Set and Get.
+	values *values
 }
 
 var _ hetero.Client = (*Session)(nil)
@@ -130,8 +125,9 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	s := &Session{
 		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), lost: make(chan struct{}, 1), quit: quit,
 		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
-		role: make(chan struct{}, 1), in: receiver{in: hello.in}, free: newSlots(),
+		role: make(chan struct{}, 1), in: receiver{in: hello.in},
 	}
+	s.values = newValues(s)
 	s.link.Store(hello.conn)
 	s.in.of = s.answerTo
 	s.role <- struct{}{}
@@ -209,7 +205,7 @@ func (s *Session) end() {
 	_ = s.link.Load().Close() // no more data will arrive
 	s.attend(endLimit)
 	s.calls.Wait()
-	s.unmapSlots()
+	s.values.unmap()
 	s.mu.Lock()
 	left := s.registered
 	s.registered = nil

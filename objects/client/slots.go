@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,8 @@ type slot struct {
 	memory hetero.MemoryID
 	off    devices.Offset
 	number int
+	// mapped is memory to be unmapped when the session ends, that of this slot and of others.
+	mapped [][]byte
 
 	keys    [1]string
 	blobs   []hetero.Blob
@@ -36,11 +39,20 @@ type slot struct {
 	results [1]hetero.Result
 }
 
-// newSlots returns the slots of a session, which registers their memory at the first use.
-func newSlots() chan *slot {
-	free := make(chan *slot, slots)
-	free <- &slot{number: slots}
-	return free
+// values executes the Set and Get of a session.
+type values struct {
+	session *Session
+	// free are the slots that no call uses.
+	free chan *slot
+	// before is the size of the last value that Get has looked up, and alike the one that it expects; 0 is none.
+	before, alike atomic.Uint64
+}
+
+// newValues returns the values of a session, which registers memory for the slots at the first use.
+func newValues(s *Session) *values {
+	u := &values{session: s, free: make(chan *slot, slots)}
+	u.free <- &slot{number: slots}
+	return u
 }
 
 // place puts the blobs one after the other into registered memory.
@@ -52,65 +64,63 @@ func (v *slot) place(memory hetero.MemoryID, off devices.Offset) {
 	v.lists[0] = hetero.DeviceBlobList{Device: hostDevice, Blobs: v.blobs}
 }
 
-// takeSlot waits for a slot. The caller gives it back.
-func (s *Session) takeSlot(ctx context.Context) (*slot, error) {
-	if err := s.enter(); err != nil {
+// take waits for a slot. The caller gives it back.
+func (u *values) take(ctx context.Context) (*slot, error) {
+	if err := u.session.enter(); err != nil {
 		return nil, err
 	}
-	v, err := s.freeSlot(ctx)
+	v, err := u.next(ctx)
 	if err == nil && v.bytes == nil {
-		if err = s.makeSlots(ctx, v); err != nil {
-			s.free <- v
+		if err = u.makeSlots(ctx, v); err != nil {
+			u.free <- v
 		}
 	}
 	if err != nil {
-		s.calls.Done()
+		u.session.calls.Done()
 		return nil, err
 	}
 	return v, nil
 }
 
-func (s *Session) freeSlot(ctx context.Context) (*slot, error) {
+func (u *values) next(ctx context.Context) (*slot, error) {
 	select {
-	case v := <-s.free:
+	case v := <-u.free:
 		return v, nil
 	default:
 	}
 	select {
-	case v := <-s.free:
+	case v := <-u.free:
 		return v, nil
-	case <-s.gone:
-		return nil, s.ended()
+	case <-u.session.gone:
+		return nil, u.session.ended()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: all %d values that a session moves at once are in progress", hetero.ContextError(ctx.Err()), slots)
 	}
 }
 
-// giveSlot ends the use of a slot by a call with an error. One that the daemon may still access is replaced.
-func (s *Session) giveSlot(v *slot, err error) {
+// give ends the use of a slot by a call with an error. One that the daemon may still access is replaced.
+func (u *values) give(v *slot, err error) {
 	if errors.Is(err, errLate) {
-		v = &slot{number: 1}
+		v = &slot{number: 1, mapped: v.mapped}
 	}
-	s.free <- v
-	s.calls.Done()
+	u.free <- v
+	u.session.calls.Done()
 }
 
 // makeSlots registers memory for a slot, and for others that are free from then on.
-func (s *Session) makeSlots(ctx context.Context, v *slot) error {
+func (u *values) makeSlots(ctx context.Context, v *slot) error {
 	n := v.number
-	f, id, err := s.memoryFor(ctx, devices.Size(n)*slotSize)
+	f, id, err := u.memoryFor(ctx, devices.Size(n)*slotSize)
 	if err != nil {
 		return err
 	}
 	all, err := mapped(f, n*slotSize)
 	if err != nil {
-		s.release(ctx, f, id)
+		u.release(ctx, f, id)
 		return fmt.Errorf("%w: %w", hetero.ErrNoMemory, err)
 	}
 	_ = f.Close() // the mapping keeps the memory
-	s.mu.Lock()
-	s.mapped = append(s.mapped, all)
-	s.mu.Unlock()
+	v.mapped = append(v.mapped, all)
 	for i := range n {
 		at := i * slotSize
 		one := v
@@ -119,7 +129,7 @@ func (s *Session) makeSlots(ctx context.Context, v *slot) error {
 		}
 		one.bytes, one.memory, one.off = all[at:at+slotSize:at+slotSize], id, devices.Offset(at)
 		if i > 0 {
-			s.free <- one
+			u.free <- one
 		}
 	}
 	return nil
@@ -133,28 +143,28 @@ func mapped(f *os.File, size int) ([]byte, error) {
 	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// unmapSlots frees the memory of all slots. No call is in progress.
-func (s *Session) unmapSlots() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, all := range s.mapped {
-		_ = unix.Munmap(all) // it is a whole mapping
+// unmap frees the memory of all slots. No call is in progress, and none begins any more.
+func (u *values) unmap() {
+	for len(u.free) > 0 {
+		v := <-u.free
+		for _, all := range v.mapped {
+			_ = unix.Munmap(all) // it is a whole mapping
+		}
 	}
-	s.mapped = nil
 }
 
 // memoryFor creates and registers memory, without bytes so far. The caller releases it.
-func (s *Session) memoryFor(ctx context.Context, size devices.Size) (*os.File, hetero.MemoryID, error) {
-	if _, err := s.present(ctx); err != nil {
+func (u *values) memoryFor(ctx context.Context, size devices.Size) (*os.File, hetero.MemoryID, error) {
+	if _, err := u.session.present(ctx); err != nil {
 		return nil, 0, err
 	}
 	f, err := share.Sealed("values", size)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", hetero.ErrNoMemory, err)
 	}
-	id, err := s.registerAll(ctx, f, size)
+	id, err := u.registerAll(ctx, f, size)
 	if err == nil && ctx.Err() != nil {
-		s.release(ctx, f, id)
+		u.release(ctx, f, id)
 		return nil, 0, hetero.ContextError(ctx.Err())
 	}
 	if err != nil {
@@ -166,13 +176,13 @@ func (s *Session) memoryFor(ctx context.Context, size devices.Size) (*os.File, h
 
 // registerAll registers all memory of a file. It waits a while for the answer also when the context has ended:
 // memory whose number is not known could not be unregistered.
-func (s *Session) registerAll(ctx context.Context, f *os.File, size devices.Size) (hetero.MemoryID, error) {
+func (u *values) registerAll(ctx context.Context, f *os.File, size devices.Size) (hetero.MemoryID, error) {
 	known, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settling, cancel) })
 	defer stop()
 	place := 0
-	id, err := s.PreRegister(known, hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
+	id, err := u.session.PreRegister(known, hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
 		Family: hostDevice, Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: size}},
 	}})
 	if err != nil && ctx.Err() != nil {
@@ -182,18 +192,18 @@ func (s *Session) registerAll(ctx context.Context, f *os.File, size devices.Size
 }
 
 // release ends the use of memory.
-func (s *Session) release(ctx context.Context, f *os.File, id hetero.MemoryID) {
+func (u *values) release(ctx context.Context, f *os.File, id hetero.MemoryID) {
 	_ = f.Close() // its bytes were copied
-	if ctx.Err() != nil || s.Unregister(ctx, id) != nil {
-		go s.unregister(ctx, id)
+	if ctx.Err() != nil || u.session.Unregister(ctx, id) != nil {
+		go u.unregister(ctx, id)
 	}
 }
 
 // unregister is Unregister for a caller that has gone, in a limited time. The session forgets the memory in any case.
-func (s *Session) unregister(ctx context.Context, id hetero.MemoryID) {
+func (u *values) unregister(ctx context.Context, id hetero.MemoryID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
-	if s.Unregister(ctx, id) != nil {
-		s.unremember(id)
+	if u.session.Unregister(ctx, id) != nil {
+		u.session.unremember(id)
 	}
 }

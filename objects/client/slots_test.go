@@ -16,11 +16,12 @@ func TestLateSlots(t *testing.T) {
 		err   error
 		again bool
 	}{{nil, true}, {hetero.ErrNotFound, true}, {hetero.ErrTimeout, true}, {late, false}} {
-		s := &Session{free: make(chan *slot, 1)}
-		v := &slot{bytes: make([]byte, slotSize)}
-		s.calls.Add(1)
-		s.giveSlot(v, c.err)
-		if got := <-s.free; (got == v) != c.again || !c.again && (got.bytes != nil || got.number != 1) {
+		u := newValues(&Session{})
+		v := <-u.free
+		v.bytes, v.mapped = make([]byte, slotSize), [][]byte{nil}
+		u.session.calls.Add(1)
+		u.give(v, c.err)
+		if got := <-u.free; len(got.mapped) != 1 || (got == v) != c.again || !c.again && (got.bytes != nil || got.number != 1) {
 			t.Errorf("after %v the slot is free: %v; %+v", c.err, got == v, got.number)
 		}
 	}

@@ -26,33 +26,33 @@ func (s *Session) Set(ctx context.Context, key string, value []byte, o hetero.Se
 	if o.Existing == "" {
 		o.Existing = hetero.ExistingReplace
 	}
-	v, err := s.takeSlot(ctx)
+	v, err := s.values.take(ctx)
 	if err != nil {
 		return err
 	}
 	v.keys[0], v.blobs = key, append(v.blobs[:0], hetero.Blob{Size: devices.Size(len(value))})
-	err = s.setFrom(ctx, v, value, o)
-	s.giveSlot(v, err)
+	err = s.values.setFrom(ctx, v, value, o)
+	s.values.give(v, err)
 	return err
 }
 
 // setFrom executes a Set with a slot.
-func (s *Session) setFrom(ctx context.Context, v *slot, value []byte, o hetero.SetOptions) error {
+func (u *values) setFrom(ctx context.Context, v *slot, value []byte, o hetero.SetOptions) error {
 	if len(value) <= slotSize {
 		copy(v.bytes, value)
 		v.place(v.memory, v.off)
-		return s.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
+		return u.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
 	}
-	f, id, err := s.memoryFor(ctx, devices.Size(len(value)))
+	f, id, err := u.memoryFor(ctx, devices.Size(len(value)))
 	if err != nil {
 		return err
 	}
-	defer s.release(ctx, f, id)
+	defer u.release(ctx, f, id)
 	if _, err = f.WriteAt(value, 0); err != nil {
 		return fmt.Errorf("%w: %d bytes for key %q: %w", hetero.ErrNoMemory, len(value), v.keys[0], err)
 	}
 	v.place(id, 0)
-	return s.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
+	return u.transfer(ctx, v, adminapi.VerbMSetD2H, setCall(v.keys[:], v.lists[:], o))
 }
 
 // Get returns a copy of the bytes of a key, however it was set: those that it had at one time, also if it is replaced
@@ -60,48 +60,48 @@ func (s *Session) setFrom(ctx context.Context, v *slot, value []byte, o hetero.S
 //
 // Errors: those of MGetH2D for a key.
 func (s *Session) Get(ctx context.Context, key string) ([]byte, error) {
-	v, err := s.takeSlot(ctx)
+	v, err := s.values.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v.keys[0] = key
-	value, err := s.getAlike(ctx, v)
+	value, err := s.values.getAlike(ctx, v)
 	for i := 0; errors.Is(err, hetero.ErrShape) && i < mostReplaced; i++ {
-		value, err = s.getInto(ctx, v)
+		value, err = s.values.getInto(ctx, v)
 	}
-	s.giveSlot(v, err)
+	s.values.give(v, err)
 	return value, err
 }
 
 // getAlike reads a value of the size of those before, without a look-up of its size. It fails with ErrShape if the value has
 // another one, or if those before had different ones.
-func (s *Session) getAlike(ctx context.Context, v *slot) ([]byte, error) {
-	size := s.alike.Load()
+func (u *values) getAlike(ctx context.Context, v *slot) ([]byte, error) {
+	size := u.alike.Load()
 	if size == 0 {
 		return nil, hetero.ErrShape
 	}
 	v.blobs = append(v.blobs[:0], hetero.Blob{Size: devices.Size(size)})
-	value, err := s.getSmall(ctx, v, devices.Size(size))
-	if err != nil {
-		s.alike.CompareAndSwap(size, 0)
+	value, err := u.getSmall(ctx, v, devices.Size(size))
+	if errors.Is(err, hetero.ErrShape) {
+		u.alike.CompareAndSwap(size, 0)
 	}
 	return value, err
 }
 
 // noteSize expects further values of one blob to have a size, once two have it in turn.
-func (s *Session) noteSize(v *slot, size devices.Size) {
+func (u *values) noteSize(v *slot, size devices.Size) {
 	if len(v.blobs) > 1 || size > slotSize {
 		size = 0
 	}
-	if n := uint64(size); s.before.Swap(n) == n {
-		s.alike.Store(n)
+	if n := uint64(size); u.before.Swap(n) == n {
+		u.alike.Store(n)
 	}
 }
 
 // getSmall reads a value of a size into a slot.
-func (s *Session) getSmall(ctx context.Context, v *slot, size devices.Size) ([]byte, error) {
+func (u *values) getSmall(ctx context.Context, v *slot, size devices.Size) ([]byte, error) {
 	v.place(v.memory, v.off)
-	if err := s.read(ctx, v); err != nil {
+	if err := u.read(ctx, v); err != nil {
 		return nil, err
 	}
 	return bytes.Clone(v.bytes[:size]), nil
@@ -109,25 +109,25 @@ func (s *Session) getSmall(ctx context.Context, v *slot, size devices.Size) ([]b
 
 // getInto looks up the size of a value and reads it. It fails with ErrShape if the value has another size by then:
 // DevMGet would return a part of one that has become larger.
-func (s *Session) getInto(ctx context.Context, v *slot) ([]byte, error) {
-	size, err := s.sizeOf(ctx, v)
+func (u *values) getInto(ctx context.Context, v *slot) ([]byte, error) {
+	size, err := u.sizeOf(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	s.noteSize(v, size)
+	u.noteSize(v, size)
 	switch {
 	case size == 0:
 		return []byte{}, nil
 	case size <= slotSize:
-		return s.getSmall(ctx, v, size)
+		return u.getSmall(ctx, v, size)
 	}
-	f, id, err := s.memoryFor(ctx, size)
+	f, id, err := u.memoryFor(ctx, size)
 	if err != nil {
 		return nil, err
 	}
-	defer s.release(ctx, f, id)
+	defer u.release(ctx, f, id)
 	v.place(id, 0)
-	if err = s.read(ctx, v); err != nil {
+	if err = u.read(ctx, v); err != nil {
 		return nil, err
 	}
 	value := make([]byte, size)
@@ -138,21 +138,21 @@ func (s *Session) getInto(ctx context.Context, v *slot) ([]byte, error) {
 }
 
 // read reads the slot's key into its blobs.
-func (s *Session) read(ctx context.Context, v *slot) error {
-	return s.transfer(ctx, v, adminapi.VerbMGetH2D, getCall(v.keys[:], v.lists[:], hetero.GetOptions{}))
+func (u *values) read(ctx context.Context, v *slot) error {
+	return u.transfer(ctx, v, adminapi.VerbMGetH2D, getCall(v.keys[:], v.lists[:], hetero.GetOptions{}))
 }
 
 // transfer makes a call with the key and the blobs of a slot.
-func (s *Session) transfer(ctx context.Context, v *slot, verb adminapi.Verb, q *adminapi.Call) error {
-	_, err := s.resultsInto(ctx, verb, q, v.results[:0])
+func (u *values) transfer(ctx context.Context, v *slot, verb adminapi.Verb, q *adminapi.Call) error {
+	_, err := u.session.resultsInto(ctx, verb, q, v.results[:0])
 	return err
 }
 
 // sizeOf gives the slot the blobs that its key has, and returns the sum of their sizes.
-func (s *Session) sizeOf(ctx context.Context, v *slot) (size devices.Size, err error) {
+func (u *values) sizeOf(ctx context.Context, v *slot) (size devices.Size, err error) {
 	failure := errAnswer
-	err = s.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: v.keys[:]}, func(l adminapi.Line) {
-		size, v.blobs, failure = 0, v.blobs[:0], s.errorOf(l.Code, l.Error)
+	err = u.session.listed(ctx, adminapi.VerbInfo, &adminapi.Call{Keys: v.keys[:]}, func(l adminapi.Line) {
+		size, v.blobs, failure = 0, v.blobs[:0], u.session.errorOf(l.Code, l.Error)
 		for _, n := range l.Blobs {
 			v.blobs = append(v.blobs, hetero.Blob{Size: n})
 			size += n
