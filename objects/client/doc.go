@@ -15,7 +15,8 @@
 // Session.Set and Session.Get move values between keys and ordinary memory of the caller. Values of up to 64 KiB go through
 // 32 slots in one piece of shared memory, which the session registers at the first of these calls, and larger ones through
 // shared memory of their own. At most 32 are moved at once; further calls wait. Get needs two calls to the daemon, for the size and for
-// the bytes, but only one while values have the same size, as blocks of a cache do.
+// the bytes, but only one while values have the same size, as blocks of a cache do: the first value of
+// another size is then a failed key of h2d in the daemon's metrics.
 // Session.Files are the files of the mount, also where nothing is mounted: an fs.FS that can be
 // written.
 //

@@ -420,7 +420,7 @@ class FileSystem:
             for size in line.blobs:
                 blobs.append((memory, offset, size))
                 offset += size
-            self._one(session.call("mget", [key], [_frames.Blobs("host", blobs)]), key)
+            self._one(session.call("h2d", [key], [_frames.Blobs("host", blobs)]), key)
             return bytes(slot.view)
 
     def d2h(self, data: Mapping[str, Any], *, ttl: float = 0, existing: str = "replace", copy: bool = False) -> None:

@@ -69,6 +69,31 @@ def test_set_and_get(fs, size):
     assert e.value.key == "kv" and isinstance(e.value, KeyError)
 
 
+def test_get_of_a_replaced_value(fs):
+    values = {size: content(size, size) for size in (10, 3000, 40_000)}
+    fs.set("replaced", values[10])
+    stop = threading.Event()
+
+    def replace():
+        with hmcfs.connect(MOUNT) as other:
+            while not stop.is_set():
+                for data in values.values():
+                    other.set("replaced", data)
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(100):
+            try:
+                got = fs.get("replaced")
+            except hmcfs.Shape:
+                continue  # other sizes came again and again
+            assert got == values[len(got)]
+    finally:
+        stop.set()
+        writer.join()
+
+
 def test_many_keys(fs):
     arrays = {f"many-{i}": array(i, (1 + i, 33)) for i in range(50)}
     fs.d2h(arrays)
