@@ -382,7 +382,7 @@ func isReceived(published string) (err error) {
 		if _, err = os.Lstat(published); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	return fmt.Errorf("the name after a file was received: %w", cmp.Or(err, os.ErrExist))
 }
