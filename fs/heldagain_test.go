@@ -39,7 +39,9 @@ func (h *heldRig) die() {
 		h.closeFile(dead, fh)
 	}
 	h.asked.keepIn(make([]askedSlot, askedSlots))
+	h.fleeting.mu.Lock()
 	h.fleeting.inos, h.fleeting.held = map[metadata.Ino]fleet{}, nil
+	h.fleeting.mu.Unlock()
 	h.fleeting.count.Store(0)
 	state := reopenState(h.t, h.on.state)
 	must(h.t, h.on.state.close())
@@ -149,7 +151,10 @@ func TestRestoreEvents(t *testing.T) {
 	if e := streams[1].linesOf(1, 4096)[0]; e.Key != "secret" {
 		t.Errorf("root hears of %q first", e.Key)
 	}
-	if n := h.streams.of[4711]; n != 1 {
+	h.streams.mu.Lock()
+	n := h.streams.of[4711]
+	h.streams.mu.Unlock()
+	if n != 1 {
 		t.Errorf("%d streams are counted for the user, want 1", n)
 	}
 }
