@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,16 @@ func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(*fleet) {}) }
 // enters records, in advance, that a file is moved into publish/.
 func (f *fleeting) enters(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { *k = fleet{published: true} })
+}
+
+// entered records that a file is in publish/, or was received there, if that is so: a process that has just
+// ended has removed the name, or this one will, and the kernel may be asking for the attributes behind it.
+func (f *fleeting) entered(ctx context.Context, ino metadata.Ino) {
+	if nameless, _ := f.store.Nameless(ctx, ino); nameless {
+		f.enters(ino)
+	} else if a, err := f.store.Attr(ctx, ino); err == nil && isPublished(&a) {
+		f.enters(ino)
+	}
 }
 
 // leaves records, in advance, that a file is moved out of publish/, and isOut that the move

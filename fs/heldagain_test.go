@@ -92,6 +92,29 @@ func TestRestoreMapped(t *testing.T) {
 	}
 }
 
+// TestNameOfTheReceivedBesideADeath asks for the attributes behind a name that the process has removed before it died, because the
+// reader had received the file: the kernel, which caches the name, must look it up again.
+func TestNameOfTheReceivedBesideADeath(t *testing.T) {
+	h := newHeldRig(t)
+	keepIn(h.filesystem, h.on.state)
+	data := kit.Bytes(8, 0, 2*page)
+	for _, late := range []bool{false, true} { // the process removes the name, or the next one
+		ino := h.publish(h.root("sim0"), "t", data)
+		f := h.open(ino, 0)
+		f.readAt(len(data), 0)
+		flush := func() { h.ok(h.on.Flush(nil, &fuse.FlushIn{InHeader: header(ino), Fh: f.fh})) }
+		if late {
+			h.die()
+			flush()
+		} else {
+			flush()
+			h.die()
+		}
+		h.want(h.on.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(ino)}, &fuse.AttrOut{}), syscall.ESTALE)
+		h.on.Release(nil, &fuse.ReleaseIn{InHeader: header(ino), Fh: f.fh})
+	}
+}
+
 // TestReceivedByRenameBesideADeath opens inodes that were found in publish/, and have been received by rename before the process
 // died: the kernel must repeat the lookup of the name, and is told so once.
 func TestReceivedByRenameBesideADeath(t *testing.T) {

@@ -94,6 +94,7 @@ func (s *heldState) read(id uint64) (r objects.Reading) {
 // readOn opens a file that was open in publish/, which goes on where its reader was.
 func (h *holding) readOn(ctx context.Context, slot *heldSlot) fuse.Status {
 	f := h.filesystem
+	f.fleeting.entered(ctx, metadata.Ino(slot.ino))
 	file, err := h.state.read(slot.id).Open(ctx, f.store, metadata.Ino(slot.ino), heldProgress{h.state, slot.id})
 	if err != nil {
 		return f.errs.inodeStatus(err)

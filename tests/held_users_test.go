@@ -376,15 +376,12 @@ func (w *heldUser) receive() error {
 	return errors.Join(err, f.Close(), kit.Same(published, got, data), isReceived(published))
 }
 
-// isReceived returns an error if a publication stays. Around a death its name may be there for a moment after the close.
-func isReceived(published string) (err error) {
-	for range 500 {
-		if _, err = os.Lstat(published); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		<-time.After(10 * time.Millisecond)
+// isReceived returns an error if a publication is still there.
+func isReceived(published string) error {
+	if _, err := os.Lstat(published); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("the name after a file was received: %w", cmp.Or(err, os.ErrExist))
 	}
-	return fmt.Errorf("the name after a file was received: %w", cmp.Or(err, os.ErrExist))
+	return nil
 }
 
 // receiveMapped publishes a file, and receives it by a map, page by page: no other reader may share the pages.
