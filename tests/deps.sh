@@ -4,7 +4,7 @@
 set -eu
 
 packages="
-	acl attr e2fsprogs etcd-server fio fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make
+	acl attr e2fsprogs etcd-server fio fuse3 gcc git iperf3 iproute2 libamdhip64-5 libamdhip64-dev libc6-dev libucx-dev make mypy
 	ocl-icd-libopencl1 opencl-headers pocl-opencl-icd prometheus
 	python3-fsspec python3-numpy python3-pip python3-pytest python3-redis python3-setuptools python3-torch python3-wheel
 	redis-server rsync sqlite3 tar tmux ucx-utils util-linux
