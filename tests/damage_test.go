@@ -29,6 +29,7 @@ func TestDamagedRecords(t *testing.T) {
 		}
 	}
 	m.AwaitWritten()
+	must(t, os.Mkdir(m.Path("host", "late"), 0o700))
 	m.Kill()
 	dir := filepath.Join(m.StateDir, "metadata")
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
@@ -62,6 +63,9 @@ func TestDamagedRecords(t *testing.T) {
 
 	out, err := m.Run("fsck", "--repair", "--state-dir", m.StateDir)
 	t.Logf("fsck --repair: %v\n%s", err, out)
+	if !strings.Contains(out, "still in the journal") {
+		t.Errorf("fsck --repair does not say that the last change is gone:\n%s", out)
+	}
 	if !strings.Contains(out, "gone: ") || !strings.Contains(out, "bad record") {
 		t.Errorf("fsck --repair does not say what is gone:\n%s", out)
 	}

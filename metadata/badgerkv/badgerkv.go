@@ -49,6 +49,9 @@ type KV struct {
 	// building is a filter that is being built; nil for none.
 	// +checklocks:flushing
 	building *filter
+	// wrote is the version of Badger's last commit that this process has made; 0 for none.
+	// +checklocks:flushing
+	wrote uint64
 	// expects is the journal that records which version Badger gets; nil for none. It is journal, or
 	// before the first commit one that is being replayed.
 	// +checklocks:flushing

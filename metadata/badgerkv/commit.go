@@ -216,12 +216,15 @@ func (kv *KV) freeze(version uint64) (*layer, error) {
 }
 
 // settled drops a layer that Badger has now, and ends the commits of its last bytes.
+//
+// +checklocks:kv.flushing
 func (kv *KV) settled(l *layer, left int64) {
+	wrote := kv.wrote
 	now := kv.newBase()
 	kv.mu.Lock()
 	before := kv.base
 	kv.frozen, kv.base, kv.written = nil, now, l.last
-	kv.journal.settled()
+	kv.journal.settled(wrote)
 	kv.mu.Unlock()
 	before.release()
 	kv.space.done(left)
@@ -296,6 +299,7 @@ func (kv *KV) writeSome(writes []*change) error {
 	if err != nil {
 		return translate(err)
 	}
+	kv.wrote = version
 	kv.witnesses.saw(version)
 	return nil
 }

@@ -114,6 +114,16 @@ func (kv *KV) Resume(ctx context.Context, f *os.File) error { return kv.resume(c
 // Flush writes all changes to Badger.
 func (kv *KV) Flush() error { return kv.flush(math.MaxUint64) }
 
+// OfAnotherBoot makes a journal one of another boot of the machine.
+func OfAnotherBoot(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte("another boot"), bootAt)
+	return errors.Join(err, f.Close())
+}
+
 // SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
 // after the first flush.
 func SpoilJournal(path string) error {

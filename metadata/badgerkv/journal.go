@@ -34,10 +34,10 @@ const (
 	journalHalf = memTableSize
 	journalHead = 4096
 	journalSize = journalHead + 2*journalHalf
-	// The numbers of the page: the stamp of the records that it belongs to, an upper bound for the version of
-	// Badger's last commit, and for each half its place in the order and its bytes.
-	stampAt, journalVersionAt = 64, 72
-	orderAt, endAt            = 128, 192
+	// The page has the stamp of the records that it belongs to, bounds for the version of Badger's last commit, the
+	// boot of the machine, and for each half its place in the order and its bytes.
+	stampAt, journalVersionAt, leastVersionAt, bootAt = 64, 72, 80, 88
+	orderAt, endAt                                    = 128, 192
 )
 
 // errJournal reports that a journal can't be read.
@@ -58,8 +58,8 @@ func allocateJournal(f *os.File) error {
 // journalless is logged if there is no memory for the journal.
 const journalless = "no room for the journal of the records: each change waits until it is written"
 
-// openJournal maps the memory of a journal.
-func openJournal(f *os.File, log *zap.Logger) (*journal, error) {
+// openJournal maps the memory of a journal. Without room for its blocks (full), it returns only one that has commits.
+func openJournal(f *os.File, log *zap.Logger) (j *journal, full, err error) {
 	st, err := f.Stat()
 	if err == nil && st.Size() != journalSize {
 		if st.Size() > 0 {
@@ -68,13 +68,19 @@ func openJournal(f *os.File, log *zap.Logger) (*journal, error) {
 		err = errors.Join(f.Truncate(0), f.Truncate(journalSize))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journal of the records: %w", err)
+		return nil, nil, fmt.Errorf("journal of the records: %w", err)
+	}
+	if full = allocateJournal(f); full != nil {
+		begins := make([]byte, len(journalMagic)) // by a call: to look at a page that has no block needs one
+		if _, err = f.ReadAt(begins, 0); err != nil || string(begins) != journalMagic {
+			return nil, full, nil
+		}
 	}
 	page, err := unix.Mmap(int(f.Fd()), 0, journalSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("journal of the records: %w", err)
+		return nil, nil, fmt.Errorf("journal of the records: %w", err)
 	}
-	return &journal{page: page}, nil
+	return &journal{page: page}, full, nil
 }
 
 func (j *journal) close() error {
@@ -99,24 +105,28 @@ func (j *journal) half(n int) []byte {
 }
 
 // fits reports whether the journal continues records, in which Badger's last commit has a version.
-// They may have been replaced, or changed by a program without a journal.
+// They may have been replaced, also by an older copy, or changed by a program without a journal. After a crash of the machine
+// only some pages of a journal on a disk may be there.
 func (j *journal) fits(stamp, version uint64) bool {
-	return j.begun() && j.number(stampAt, 0) == stamp && version <= j.number(journalVersionAt, 0)
+	boot := bootToken()
+	return bytes.HasPrefix(j.page, []byte(journalMagic)) && bytes.Equal(j.page[bootAt:][:len(boot)], boot[:]) &&
+		j.number(stampAt, 0) == stamp && j.number(leastVersionAt, 0) <= version && version <= j.number(journalVersionAt, 0)
 }
-
-// begun reports whether a process has used the journal: its first page has a block then.
-func (j *journal) begun() bool { return bytes.HasPrefix(j.page, []byte(journalMagic)) }
 
 // empty reports whether there are no commits.
 func (j *journal) empty() bool { return j.number(endAt, 0) == 0 && j.number(endAt, 1) == 0 }
 
-// begin empties the journal, for the records with a stamp.
+// begin empties the journal, for the records with a stamp. If it is cut off, the journal is of no records.
 func (j *journal) begin(stamp, version uint64) {
+	j.set(stampAt, 0, 0)
 	j.clear(0)
 	j.clear(1)
 	j.expect(version)
-	j.set(stampAt, 0, stamp)
+	j.set(leastVersionAt, 0, version)
+	boot := bootToken()
+	copy(j.page[bootAt:], boot[:])
 	copy(j.page, journalMagic)
+	j.set(stampAt, 0, stamp)
 }
 
 // expect records the version of Badger's next commit, before it is made.
@@ -138,9 +148,10 @@ func (j *journal) freeze() {
 	}
 }
 
-// settled empties the half of the frozen layer.
-func (j *journal) settled() {
+// settled empties the half of the frozen layer, which Badger has up to a version.
+func (j *journal) settled(version uint64) {
 	if j != nil {
+		j.set(leastVersionAt, 0, max(version, j.number(leastVersionAt, 0)))
 		j.clear(1 - j.at)
 	}
 }
@@ -239,14 +250,12 @@ func (r *journalReader) commit() (writes []change) {
 // resume writes the commits of a journal, which an earlier process had no time for, and goes on with
 // it. If the process dies meanwhile, the next one does it again.
 func (kv *KV) resume(ctx context.Context, f *os.File) error {
-	j, err := openJournal(f, kv.log)
-	if err != nil {
-		return err
-	}
-	full := allocateJournal(f)
-	if full != nil && !j.begun() {
+	j, full, err := openJournal(f, kv.log)
+	if full != nil {
 		kv.log.Warn(journalless, zap.Error(full))
-		return j.close()
+	}
+	if j == nil {
+		return err
 	}
 	kv.flushing.Lock()
 	kv.expects = j // also by what the replay writes, or the next process would not replay the rest
@@ -262,7 +271,6 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 	}
 	j.begin(kv.stamp, kv.lastCommit())
 	if full != nil {
-		kv.log.Warn(journalless, zap.Error(full))
 		return nil
 	}
 	kv.mu.Lock()
@@ -300,6 +308,32 @@ func (kv *KV) replay(ctx context.Context, j *journal) error {
 		kv.log.Info("wrote changes of records that the process before had no time for", zap.Int("commits", count))
 	}
 	return err
+}
+
+// Unwritten returns the number of commits in a journal that the records do not have yet, whichever records these are.
+//
+// Errors: those of the operating system about the file.
+func Unwritten(f *os.File) (commits int, err error) {
+	st, err := f.Stat()
+	if err != nil || st.Size() != journalSize {
+		return 0, err
+	}
+	page := make([]byte, journalSize)
+	if _, err = f.ReadAt(page, 0); err != nil {
+		return 0, fmt.Errorf("journal of the records: %w", err)
+	}
+	j := journal{page: page}
+	if !bytes.HasPrefix(page, []byte(journalMagic)) {
+		return 0, nil
+	}
+	err = j.each(func([]change) error {
+		commits++
+		return nil
+	})
+	if errors.Is(err, errJournal) { // which ends what can be read
+		err = nil
+	}
+	return commits, err
 }
 
 // lastCommit returns the version of Badger's last commit.

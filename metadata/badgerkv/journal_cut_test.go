@@ -48,6 +48,7 @@ func journaled(t *testing.T) string {
 	err := kv.Update(t.Context(), func(tx metadata.KVTxn) error {
 		return errors.Join(tx.Set([]byte("a"), []byte("old")), tx.Set([]byte("b"), []byte("old")), tx.Set([]byte("c"), []byte("old")))
 	})
+	err = errors.Join(err, kv.Flush())
 	for _, key := range []string{"a", "b", "c"} {
 		err = errors.Join(err, kv.UpdateSoon(t.Context(), func(tx metadata.KVTxn) error {
 			if key == "c" {

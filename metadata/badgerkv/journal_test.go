@@ -58,7 +58,7 @@ func TestJournal(t *testing.T) {
 		key, value := fmt.Sprint(rng.IntN(50)), fmt.Sprint(turn)+string(bytes.Repeat([]byte("-"), rng.IntN(300)))
 		update := kv.UpdateSoon
 		if turn%100 == 50 {
-			update = kv.Update // which writes all before
+			update = kv.Update
 		}
 		err := update(t.Context(), func(tx metadata.KVTxn) error {
 			if turn%3 == 0 {
@@ -68,6 +68,9 @@ func TestJournal(t *testing.T) {
 			want[key] = value
 			return errors.Join(tx.Set([]byte(key), []byte("first")), tx.Set([]byte(key), []byte(value)))
 		})
+		if turn%100 == 60 {
+			err = errors.Join(err, kv.Flush())
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +118,10 @@ func TestStaleJournal(t *testing.T) {
 	set := func(key, value string) func(metadata.KVTxn) error {
 		return func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(value)) }
 	}
+	if err := errors.Join(kv.Update(t.Context(), set("a", "0")), kv.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	older := copyOf(t, dir)
 	err := errors.Join(kv.Update(t.Context(), set("a", "1")), kv.Flush(), kv.Update(t.Context(), set("a", "2")), kv.UpdateSoon(t.Context(), set("b", "2")))
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +146,16 @@ func TestStaleJournal(t *testing.T) {
 				t.Error(err)
 			}
 		}, "4"},
+		"of an older copy of the records": {func(dir string) {
+			if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(older))); err != nil {
+				t.Error(err)
+			}
+		}, "0"},
+		"of another boot of the machine": {func(dir string) {
+			if err := badgerkv.OfAnotherBoot(dir + ".journal"); err != nil {
+				t.Error(err)
+			}
+		}, "1"},
 		"cut short": {func(dir string) {
 			if err := os.Truncate(dir+".journal", 100); err != nil {
 				t.Error(err)

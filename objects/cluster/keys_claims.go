@@ -254,10 +254,10 @@ func (t *claimTable) endLocked(id claimID, c *claim, received bool) *outcome {
 //
 // +checklocks:t.mu
 func (t *claimTable) forgetLocked(now time.Time) {
-	of, calls := map[wire.Rank]int{}, t.calls
+	of := map[wire.Rank]int{}
+	maps.DeleteFunc(t.calls, func(_ objects.CallID, o *outcome) bool { return now.Sub(o.at) > claimMemory })
 	maps.DeleteFunc(t.ended, func(_ claimID, o *outcome) bool {
 		if now.Sub(o.at) > claimMemory || of[o.rank] == maxEnded {
-			delete(calls, o.call)
 			return true
 		}
 		of[o.rank]++

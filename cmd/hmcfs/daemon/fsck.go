@@ -89,8 +89,7 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	}
 	defer lock.Release()
 	opts := badgerkv.Options{Dir: p.Metadata()}
-	if last.RuntimeDir != "" {
-		p.Runtime = last.RuntimeDir
+	if p.Runtime = last.RuntimeDir; last.RuntimeDir != "" && p.TrustsRuntime(os.Geteuid()) {
 		opts.Witness, opts.LookOnly = p.Witness(), true
 		switch opts.Journal, err = p.OpenJournal(false); {
 		case err == nil:

@@ -75,9 +75,9 @@ func TestMemoryOf(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	for _, c := range []struct{ inUse, most, want devices.Size }{
 		{0, 8 * devices.GiB, 128 * devices.MiB},
-		{60 * devices.MiB, 8 * devices.GiB, 128 * devices.MiB},
-		{112 * devices.MiB, 8 * devices.GiB, 224 * devices.MiB},
-		{devices.GiB, 8 * devices.GiB, 2 * devices.GiB},
+		{80 * devices.MiB, 8 * devices.GiB, 128 * devices.MiB},
+		{112 * devices.MiB, 8 * devices.GiB, 168 * devices.MiB},
+		{devices.GiB, 8 * devices.GiB, 1536 * devices.MiB},
 		{7 * devices.GiB, 8 * devices.GiB, 8 * devices.GiB},
 		{0, 64 * devices.MiB, 64 * devices.MiB},
 	} {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
@@ -35,6 +36,16 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	var rows []adminapi.Problem
 	for _, text := range salvaged.Damage {
 		rows = append(rows, adminapi.Problem{Text: text, Repaired: true, Done: "what can be read is recovered; the damaged records are kept in " + salvaged.Aside})
+	}
+	if opts.Journal != nil {
+		// It was of the damaged records, and may depend on what is gone.
+		unwritten, uerr := badgerkv.Unwritten(opts.Journal)
+		if uerr != nil {
+			return nil, nil, uerr
+		}
+		if unwritten > 0 {
+			salvaged.Gone = append(salvaged.Gone, fmt.Sprintf("the last %d changes, which were still in the journal %s", unwritten, opts.Journal.Name()))
+		}
 	}
 	for _, text := range salvaged.Gone {
 		rows = append(rows, adminapi.Problem{Text: "gone: " + text, Repaired: true, Done: "what it changed may be missing, or be as it was before"})

@@ -108,6 +108,9 @@ func (p Paths) StateIsOf(uid int) error {
 	return err
 }
 
+// TrustsRuntime reports whether only a user, or root, can have made what is in the runtime directory.
+func (p Paths) TrustsRuntime(uid int) bool { return believable(p.Runtime, uid) == nil }
+
 // CleanSocket removes the admin socket.
 func (p Paths) CleanSocket() { _ = os.Remove(p.Socket()) }
 

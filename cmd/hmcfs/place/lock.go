@@ -81,7 +81,7 @@ func acquire(path string, h Holder) (*Lock, error) {
 }
 
 // runs reports whether the process is known and has not ended.
-func (h Holder) runs() bool { return h.PID != 0 && !errors.Is(unix.Kill(h.PID, 0), unix.ESRCH) }
+func (h Holder) runs() bool { return h.PID != 0 && (h.PID == os.Getpid() || !hasEnded(h.PID)) }
 
 // openLock opens a lock file; it refuses file types on which an open could block.
 func openLock(path string, flags int) (*os.File, error) {

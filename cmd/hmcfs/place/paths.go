@@ -80,6 +80,13 @@ func (p Paths) OpenJournal(create bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the journal of the records: %w", err)
 	}
+	st, err := f.Stat()
+	if err == nil && (!st.Mode().IsRegular() || !belongsTo(st, os.Geteuid(), 0) || st.Mode()&writable != 0) {
+		err = fmt.Errorf("the journal of the records, %s, is not trusted: it must be a file of user %d that others can't write to", f.Name(), os.Geteuid())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
 }
 
