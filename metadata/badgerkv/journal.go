@@ -58,7 +58,8 @@ func allocateJournal(f *os.File) error {
 // journalless is logged if there is no memory for the journal.
 const journalless = "no room for the journal of the records: each change waits until it is written"
 
-// openJournal maps the memory of a journal. Without room for its blocks (full), it returns only one that has commits.
+// openJournal maps the memory of a journal. Without room for its blocks (full) it returns a copy of one that has
+// commits: a store to a page without a block, and with some file systems a look at it, would end the process.
 func openJournal(f *os.File, log *zap.Logger) (j *journal, full, err error) {
 	st, err := f.Stat()
 	if err == nil && st.Size() != journalSize {
@@ -71,16 +72,30 @@ func openJournal(f *os.File, log *zap.Logger) (j *journal, full, err error) {
 		return nil, nil, fmt.Errorf("journal of the records: %w", err)
 	}
 	if full = allocateJournal(f); full != nil {
-		begins := make([]byte, len(journalMagic)) // by a call: to look at a page that has no block needs one
-		if _, err = f.ReadAt(begins, 0); err != nil || string(begins) != journalMagic {
-			return nil, full, nil
-		}
+		j, err = readJournal(f)
+		return j, full, err
 	}
 	page, err := unix.Mmap(int(f.Fd()), 0, journalSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal of the records: %w", err)
 	}
-	return &journal{page: page}, full, nil
+	return &journal{page: page}, nil, nil
+}
+
+// readJournal returns a copy of a journal; nil if it was never used.
+func readJournal(f *os.File) (*journal, error) {
+	st, err := f.Stat()
+	if err != nil || st.Size() != journalSize {
+		return nil, err
+	}
+	j := &journal{page: make([]byte, journalSize)}
+	if _, err = f.ReadAt(j.page, 0); err != nil {
+		return nil, fmt.Errorf("journal of the records: %w", err)
+	}
+	if !bytes.HasPrefix(j.page, []byte(journalMagic)) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return j, nil
 }
 
 func (j *journal) close() error {
@@ -251,11 +266,12 @@ func (r *journalReader) commit() (writes []change) {
 // it. If the process dies meanwhile, the next one does it again.
 func (kv *KV) resume(ctx context.Context, f *os.File) error {
 	j, full, err := openJournal(f, kv.log)
+	if err != nil {
+		return err
+	}
 	if full != nil {
 		kv.log.Warn(journalless, zap.Error(full))
-	}
-	if j == nil {
-		return err
+		return kv.resumeCopy(ctx, f, j)
 	}
 	kv.flushing.Lock()
 	kv.expects = j // also by what the replay writes, or the next process would not replay the rest
@@ -270,12 +286,31 @@ func (kv *KV) resume(ctx context.Context, f *os.File) error {
 		return fmt.Errorf("write the journal of the records: %w", err)
 	}
 	j.begin(kv.stamp, kv.lastCommit())
-	if full != nil {
-		return nil
-	}
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	kv.journal = j
+	return nil
+}
+
+// resumeCopy writes the commits of the copy of a journal, nil for none, and frees the file, which is not used.
+func (kv *KV) resumeCopy(ctx context.Context, f *os.File, j *journal) error {
+	var err error
+	switch {
+	case j == nil:
+	case j.fits(kv.stamp, kv.lastCommit()) && !kv.Cut():
+		// Whatever the replay writes, it can be repeated.
+		if _, err = f.WriteAt(bytes.Repeat([]byte{0xff}, 8), journalVersionAt); err == nil {
+			err = kv.replay(ctx, j)
+		}
+	case !j.empty():
+		kv.log.Warn(journalDropped)
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of the records: %w", err)
+	}
 	return nil
 }
 
@@ -314,17 +349,9 @@ func (kv *KV) replay(ctx context.Context, j *journal) error {
 //
 // Errors: those of the operating system about the file.
 func Unwritten(f *os.File) (commits int, err error) {
-	st, err := f.Stat()
-	if err != nil || st.Size() != journalSize {
+	j, err := readJournal(f)
+	if j == nil {
 		return 0, err
-	}
-	page := make([]byte, journalSize)
-	if _, err = f.ReadAt(page, 0); err != nil {
-		return 0, fmt.Errorf("journal of the records: %w", err)
-	}
-	j := journal{page: page}
-	if !bytes.HasPrefix(page, []byte(journalMagic)) {
-		return 0, nil
 	}
 	err = j.each(func([]change) error {
 		commits++
