@@ -36,6 +36,7 @@ func TestHeldCards(t *testing.T) {
 		"cuda0/nameless": (*heldUser).nameless, "cuda0/exchange": (*heldUser).exchange, "cuda0/move": (*heldUser).move,
 		"cuda0/map": (*heldUser).mapped, "cuda1/large": (*heldUser).large, "cuda1/write": (*heldUser).write,
 		"cuda1/names": (*heldUser).names, "host/write": (*heldUser).write,
+		"cuda0/tensor": (*heldUser).tensor, "cuda0/direct": (*heldUser).direct, "cuda1/receive": (*heldUser).receive,
 	})
 	for _, device := range h.devices {
 		h.checkEmpty(device)
