@@ -7,44 +7,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/tests/mnt"
 )
 
 // heldCardSize is the memory of each card: several slabs, of which each is less than a large file.
 const heldCardSize = 256 * devices.MiB
-
-// TestHeldCards is TestHeld for files on cards, whose driver keeps the memory of a descriptor that the
-// holder has. In the end a card has all of its memory again, and an import that fails loses files, and
-// nothing else.
-func TestHeldCards(t *testing.T) {
-	settings := fmt.Sprintf("memory=%d", heldCardSize)
-	cards := useStandInCards(t, settings)
-	h := &held{t: t, devices: []string{"host", "cuda0", "cuda1"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=256MiB", "cuda:0", "cuda:1"},
-	})}
-	h.m.Start()
-	t.Cleanup(h.clear)
-	h.torture(kit.Rounds(1, 1, 30), map[string]func(w *heldUser) error{
-		"cuda0/names": (*heldUser).names, "cuda0/write": (*heldUser).write, "cuda0/append": (*heldUser).append,
-		"cuda0/nameless": (*heldUser).nameless, "cuda0/exchange": (*heldUser).exchange, "cuda0/move": (*heldUser).move,
-		"cuda0/map": (*heldUser).mapped, "cuda1/large": (*heldUser).large, "cuda1/write": (*heldUser).write,
-		"cuda1/names": (*heldUser).names, "host/write": (*heldUser).write,
-		"cuda0/tensor": (*heldUser).tensor, "cuda0/direct": (*heldUser).direct, "cuda1/receive": (*heldUser).receive,
-	})
-	for _, device := range h.devices {
-		h.checkEmpty(device)
-	}
-	h.importFails(cards, settings)
-	h.checkEnd()
-	kit.Eventually(t, time.Minute, func() error { return cards.unused() })
-}
 
 // large makes, overwrites, reads and removes a file that is larger than a slab.
 func (w *heldUser) large() error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -14,29 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
-	"github.com/hmcfs/hmcfs/tests/mnt"
 	"github.com/hmcfs/hmcfs/tests/sessions"
 )
-
-// TestHeldSessions is TestHeld for programs with sessions: their calls wait while there is no daemon, and
-// the next one has their memory, keys and publications.
-func TestHeldSessions(t *testing.T) {
-	kit.Check(t)
-	kit.Require(t, "numpy")
-	h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{
-		Devices: []string{"host,size=256MiB", "sim:0,size=128MiB"},
-	})}
-	h.m.Start()
-	t.Cleanup(h.clear)
-	keys, handOver := pairs((*sessions.Pair).Keys), pairs((*sessions.Pair).HandOver)
-	h.torture(kit.Rounds(1, 2, 30), map[string]func(w *heldUser) error{
-		"host/keys": keys, "sim0/keys": keys, "host/standing": (*heldUser).standing, "host/handover": handOver, "sim0/handover": handOver,
-		"host/appear": pairs((*sessions.Pair).Appear), "host/copies": pairs((*sessions.Pair).Copies), "host/watch": pairs((*sessions.Pair).Watch),
-		"host/values": pairs((*sessions.Pair).Values),
-		"sim0/memory": (*heldUser).memory, "sim0/files": (*heldUser).files, "host/bound": (*heldUser).bound, "host/python": (*heldUser).python,
-	})
-	h.checkEnd()
-}
 
 // pair opens the sessions of a user, once.
 func (w *heldUser) pair() (*sessions.Pair, error) {

@@ -217,12 +217,19 @@ func (w *heldUser) exchange() error {
 	return kit.Same(a, got, []byte(strconv.Itoa(w.at)))
 }
 
-// move moves a file from device to device and copies it back.
+// any returns the directory of any device.
+func (w *heldUser) any() string { return filepath.Join(w.mount, w.devices[w.rng.IntN(len(w.devices))]) }
+
+// unique returns a name that no other program and no other round has.
+func (w *heldUser) unique() string {
+	return fmt.Sprintf("%s-%s-%d", filepath.Base(w.dir), filepath.Base(filepath.Dir(w.dir)), w.round)
+}
+
+// move moves a file to any device, and copies it to any.
 func (w *heldUser) move() error {
 	data := w.fresh(1 + w.rng.IntN(3<<20))
-	name := fmt.Sprintf("moved-%d", w.round)
-	here, there := filepath.Join(w.dir, name), filepath.Join(w.mount, w.last, name)
-	back := filepath.Join(w.mount, "host", name)
+	name := w.unique()
+	here, there, back := filepath.Join(w.dir, name), filepath.Join(w.any(), name), filepath.Join(w.any(), name+"-copy")
 	var got []byte
 	return kit.InOrder(
 		func() error { return kit.WriteNew(here, data) },
@@ -352,28 +359,46 @@ func (w *heldUser) direct() error {
 
 // publish publishes a new file of at least so many bytes.
 func (w *heldUser) publish(least int) (published string, data []byte, err error) {
-	name := fmt.Sprintf("%s-%s-%d", filepath.Base(w.dir), filepath.Base(filepath.Dir(w.dir)), w.round)
+	name := w.unique()
 	own, published := filepath.Join(w.dir, name), filepath.Join(w.mount, "publish", name)
 	data = w.fresh(least + w.rng.IntN(200_000))
 	return published, data, errors.Join(kit.WriteNew(own, data), os.Rename(own, published))
 }
 
-// receive publishes a file, and receives it in two halves.
+// receive publishes a file, and receives it in two halves, by a copy to any device, or by moving it to any.
 func (w *heldUser) receive() error {
 	published, data, err := w.publish(2)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(published)
+	got, to := make([]byte, len(data)), filepath.Join(w.any(), w.unique()+"-received")
+	switch w.round % 3 {
+	case 0:
+		err = readHalves(published, got)
+	case 1:
+		err = kit.CopyRange(published, to, len(data))
+	case 2:
+		err = os.Rename(published, to)
+	}
+	if w.round%3 > 0 && err == nil {
+		if got, err = os.ReadFile(to); err == nil {
+			err = os.Remove(to)
+		}
+	}
+	return errors.Join(err, kit.Same(published, got, data), isReceived(published))
+}
+
+// readHalves reads a file in two halves.
+func readHalves(name string, got []byte) error {
+	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	got := make([]byte, len(data))
 	_, err = io.ReadFull(f, got[:len(got)/2])
 	if err == nil {
 		_, err = io.ReadFull(f, got[len(got)/2:])
 	}
-	return errors.Join(err, f.Close(), kit.Same(published, got, data), isReceived(published))
+	return errors.Join(err, f.Close())
 }
 
 // isReceived returns an error if a publication is still there.
