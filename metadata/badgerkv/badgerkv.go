@@ -338,11 +338,13 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err != nil || version == 0 {
 		return err
 	}
-	if kv.journal != nil {
-		kv.flushSoon()
-		return nil
+	if kv.journal == nil {
+		return kv.flush(version)
 	}
-	return kv.flush(version)
+	if kv.flushSoon(); kv.journal.file.gone.Load() {
+		return kv.flush(version)
+	}
+	return nil
 }
 
 // UpdateSoon is Update without a wait for Badger; see metadata.Deferrer.

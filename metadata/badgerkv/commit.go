@@ -123,8 +123,16 @@ func (t *txn) kept() commit {
 	return c
 }
 
-// flushSoon has a change written that need not be written yet.
+// flushSoon has a change written that need not be written yet. The first change of a layer looks whether the journal
+// is where the next process finds it.
 func (kv *KV) flushSoon() {
+	if kv.setTimer() && kv.journal != nil {
+		kv.keepJournal()
+	}
+}
+
+// setTimer sets the timer that writes the active layer. It reports whether there was none.
+func (kv *KV) setTimer() (first bool) {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	wait := kv.flushAfter
@@ -134,15 +142,16 @@ func (kv *KV) flushSoon() {
 	case kv.active.bytes >= pauseBytes:
 		wait = min(kv.pauseAfter, wait)
 	}
-	switch {
-	case kv.timer == nil:
+	switch first = kv.timer == nil; {
+	case first:
 		kv.timer, kv.due = time.AfterFunc(wait, kv.flushNow), time.Now().Add(kv.flushAfter)
 	case wait < kv.waits:
 		kv.timer.Reset(wait)
 	default:
-		return
+		return first
 	}
 	kv.waits, kv.seen = wait, kv.version
+	return first
 }
 
 // flushNow writes whatever waits for the timer that calls it, unless that has waited for a pause and there
@@ -190,7 +199,7 @@ func (kv *KV) fail(left int64, err error) {
 	kv.mu.Lock()
 	kv.failed = err
 	left += kv.active.bytes
-	if kv.journal == nil {
+	if kv.journal == nil || kv.journal.file.gone.Load() {
 		kv.frozen, kv.active, kv.base, now = nil, newLayer(nil), now, kv.base
 	}
 	kv.mu.Unlock()

@@ -19,9 +19,11 @@ import (
 // next one writes them. It is a page of numbers and two halves, one for the active layer and one
 // for the frozen one. A commit counts once the number of bytes in its half includes it.
 type journal struct {
+	// page is replaced with KV.mu and KV.flushing held, when the file is made anew.
 	page []byte
 	// at is the half of the active layer. KV.mu guards it.
-	at int
+	at   int
+	file journalFile
 }
 
 // JournalVersion is the version of the journals that this program writes. It reads no others. A change of the
@@ -46,15 +48,6 @@ var errJournal = errors.New("badgerkv: the journal is damaged")
 // journalDropped is logged where there are commits, but not for these records.
 const journalDropped = "the journal is of another version, or the records were replaced, truncated or changed without it; the changes in the journal are dropped"
 
-// allocateJournal allocates the blocks of a journal: a write to a mapped page that has none would end the process.
-func allocateJournal(f *os.File) error {
-	for {
-		if err := unix.Fallocate(int(f.Fd()), 0, 0, journalSize); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
 // journalless is logged if there is no memory for the journal.
 const journalless = "no room for the journal of the records: each change waits until it is written"
 
@@ -75,11 +68,12 @@ func openJournal(f *os.File, log *zap.Logger) (j *journal, full, err error) {
 		j, err = readJournal(f)
 		return j, full, err
 	}
-	page, err := unix.Mmap(int(f.Fd()), 0, journalSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	j = &journal{file: journalFile{path: f.Name()}}
+	if j.page, st, err = mapJournal(f); err != nil {
 		return nil, nil, fmt.Errorf("journal of the records: %w", err)
 	}
-	return &journal{page: page}, nil, nil
+	j.file.is.Store(&st)
+	return j, nil, nil
 }
 
 // readJournal returns a copy of a journal; nil if it was never used.

@@ -1,0 +1,129 @@
+package badgerkv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// remakeAfter is the time after which a journal that could not be made anew is tried again.
+const remakeAfter = time.Second
+
+// Logged if the file of a journal is not where the next process looks for it.
+const (
+	journalRemade = "the journal of the records was removed or replaced while it was in use, and is made anew; " +
+		"leave this file alone while the daemon runs: changes that are only in it are lost if the daemon is killed"
+	journalGone = "the journal of the records was removed or replaced while it was in use, and can't be made anew: " +
+		"each change waits until it is written; make room for this file, which is tried again every second"
+)
+
+// journalFile is the file that a journal is mapped from.
+type journalFile struct {
+	path string
+	// is identifies the file.
+	is atomic.Pointer[os.FileInfo]
+	// gone is set while path leads elsewhere, and no other file could be put there: the next process would not find the changes.
+	gone atomic.Bool
+	// next is when to try again; KV.flushing guards it.
+	next time.Time
+}
+
+// isThere reports whether the path leads to the file, and not by a link.
+func (f *journalFile) isThere() bool {
+	st, err := os.Lstat(f.path)
+	there := err == nil && os.SameFile(st, *f.is.Load())
+	if there && f.gone.Load() {
+		f.gone.Store(false)
+	}
+	return there
+}
+
+// allocateJournal allocates the blocks of a journal: a write to a mapped page that has none would end the process.
+func allocateJournal(f *os.File) error {
+	for {
+		if err := unix.Fallocate(int(f.Fd()), 0, 0, journalSize); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// mapJournal maps a file that has its blocks.
+func mapJournal(f *os.File) (page []byte, st os.FileInfo, err error) {
+	if st, err = f.Stat(); err != nil {
+		return nil, nil, err
+	}
+	page, err = unix.Mmap(int(f.Fd()), 0, journalSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return page, st, err
+}
+
+// keepJournal makes sure that the next process finds the journal: a file that was removed or replaced is made anew.
+func (kv *KV) keepJournal() {
+	f := &kv.journal.file
+	if f.isThere() {
+		return
+	}
+	kv.flushing.Lock()
+	defer kv.flushing.Unlock()
+	if kv.closed.Load() || f.isThere() || time.Now().Before(f.next) { // a journal that is closed is not mapped
+		return
+	}
+	err := kv.remakeJournal()
+	switch failed := f.gone.Swap(err != nil); {
+	case err == nil:
+		kv.log.Warn(journalRemade, zap.String("file", f.path))
+	case !failed:
+		kv.log.Error(journalGone, zap.String("file", f.path), zap.Error(err))
+	}
+	if err != nil {
+		f.next = time.Now().Add(remakeAfter)
+	}
+}
+
+// remakeJournal copies the journal to a new file, which takes the place of its own.
+//
+// +checklocks:kv.flushing
+func (kv *KV) remakeJournal() (err error) {
+	j := kv.journal
+	temp := j.file.path + ".new"
+	if err = os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp) // the error that led here is reported
+		}
+	}()
+	defer func() { _ = f.Close() }() // it is mapped
+	if err = allocateJournal(f); err != nil {
+		return fmt.Errorf("allocate %s: %w", temp, err)
+	}
+	page, st, err := mapJournal(f)
+	if err != nil {
+		return err
+	}
+	kv.mu.Lock()
+	before := j.move(page)
+	kv.mu.Unlock()
+	j.file.is.Store(&st)
+	return errors.Join(unix.Munmap(before), os.Rename(temp, j.file.path))
+}
+
+// move copies the journal to other memory, which is its own from then on. It returns the former.
+func (j *journal) move(page []byte) (before []byte) {
+	copy(page, j.page[:journalHead])
+	for n := range 2 {
+		at := journalHead + n*journalHalf
+		copy(page[at:], j.half(n)[:j.number(endAt, n)])
+	}
+	before, j.page = j.page, page
+	return before
+}
