@@ -81,7 +81,7 @@ func newFilesystem(o Options) *filesystem {
 		views:     newViews(o.Store),
 		published: published{store: o.Store, errs: errs, wait: releaseWait},
 		shared:    newShared(),
-		fleeting:  fleeting{store: o.Store, inos: map[metadata.Ino]fleet{}},
+		fleeting:  fleeting{store: o.Store, inos: map[metadata.Ino]fleet{}, patience: leftFor},
 		asked:     newAsked(),
 		otherKeys: otherKeys{
 			all: keys, store: o.Store, cluster: o.Cluster, errs: errs, born: born,

@@ -23,6 +23,8 @@ type fleeting struct {
 	store *objects.Store
 	// held, if not nil, records which files leave publish/.
 	held *heldState
+	// patience is leftFor, except in tests.
+	patience time.Duration
 	// count is the number of inodes. Usually it is 0, and no lookup is needed.
 	count atomic.Int64
 
@@ -38,6 +40,8 @@ type fleet struct {
 	published bool
 	// left is the time of the last attempt to move it out.
 	left time.Time
+	// adopted is set if only an earlier process knew of it: the kernel may have forgotten the inode since.
+	adopted bool
 }
 
 // set adds an inode, or updates it. change modifies the known state.
@@ -51,7 +55,7 @@ func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 }
 
 // add records a file with a time to live.
-func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(*fleet) {}) }
+func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(k *fleet) { k.adopted = false }) }
 
 // enters records, in advance, that a file is moved into publish/.
 func (f *fleeting) enters(ino metadata.Ino) {
@@ -74,7 +78,7 @@ func (f *fleeting) leaves(ino metadata.Ino) {
 	if f.held != nil {
 		f.held.leaves(ino)
 	}
-	f.set(ino, func(k *fleet) { k.left = time.Now() })
+	f.set(ino, func(k *fleet) { k.left, k.adopted = time.Now(), false })
 }
 
 func (f *fleeting) isOut(ino metadata.Ino) {
@@ -82,11 +86,28 @@ func (f *fleeting) isOut(ino metadata.Ino) {
 }
 
 // adopt takes over what an earlier process has recorded: the kernel may still be about to open what it has found then.
+// After that time nothing is left to be known of these inodes, and the kernel need not forget them in this process.
 func (f *fleeting) adopt(state *heldState) {
-	for _, ino := range state.left() {
-		f.set(ino, func(k *fleet) { k.left = time.Now() })
+	left := state.left()
+	for _, ino := range left {
+		f.set(ino, func(k *fleet) { k.left, k.adopted = time.Now(), true })
+	}
+	if len(left) > 0 {
+		time.AfterFunc(f.patience, func() { f.disown(left) })
 	}
 	f.held = state
+}
+
+// disown drops inodes of which only an earlier process knew.
+func (f *fleeting) disown(inos []metadata.Ino) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ino := range inos {
+		if f.inos[ino].adopted {
+			delete(f.inos, ino)
+		}
+	}
+	f.count.Store(int64(len(f.inos)))
 }
 
 // drop removes an inode that the kernel has forgotten.
@@ -113,7 +134,7 @@ func (f *fleeting) get(ino metadata.Ino) (known fleet, ok bool) {
 // mayHaveLeft reports whether a file may have been in publish/ a moment ago.
 func (f *fleeting) mayHaveLeft(ino metadata.Ino) bool {
 	known, ok := f.get(ino)
-	return ok && !known.left.IsZero() && time.Since(known.left) < leftFor
+	return ok && !known.left.IsZero() && time.Since(known.left) < f.patience
 }
 
 // hasFled reports whether the name that the kernel caches for an inode no longer exists. A

@@ -152,6 +152,34 @@ func TestReceivedByRenameBesideADeath(t *testing.T) {
 	}
 }
 
+// TestLeftIsForgotten has an inode leave publish/ in a process that dies: the next one looks twice at it for a while, and not for ever, since the
+// kernel, which knows it no more, forgets nothing. One that has a time to live is looked at as long as the kernel knows it.
+func TestLeftIsForgotten(t *testing.T) {
+	h := newHeldRig(t)
+	keepIn(h.filesystem, h.on.state)
+	sim0 := h.root("sim0")
+	for _, name := range []string{"a", "b"} {
+		h.publish(sim0, name, pattern(1000, 7))
+		h.ok(h.rename(publishIno, name, sim0, name))
+	}
+	short := h.lookup(sim0, "b").NodeId
+	h.fleeting.patience = time.Second
+	h.die()
+	if n := h.fleeting.count.Load(); n != 2 {
+		t.Errorf("%d inodes are known to have left", n)
+	}
+	h.fleeting.add(metadata.Ino(short))
+	kit.Eventually(t, time.Minute, func() error {
+		if n := h.fleeting.count.Load(); n != 1 {
+			return fmt.Errorf("%d inodes are known", n)
+		}
+		return nil
+	})
+	if _, ok := h.fleeting.get(metadata.Ino(short)); !ok {
+		t.Error("the inode with a time to live is not known")
+	}
+}
+
 // TestRestoreEvents has a user's stream of events continue: with those that the user may see.
 func TestRestoreEvents(t *testing.T) {
 	h := newHeldRig(t)
