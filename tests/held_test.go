@@ -100,6 +100,9 @@ func (h *held) torture(usual int, users map[string]func(*heldUser) error) {
 		}
 		last := 0
 		for range count {
+			if h.t.Failed() {
+				return
+			}
 			if rand.IntN(4) > 0 { // the holder gives up if it never comes so far
 				kit.Eventually(h.t, time.Minute, func() error { _, err := h.m.Client().Version(h.t.Context()); return err })
 			}

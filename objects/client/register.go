@@ -57,16 +57,19 @@ func (s *Session) register(ctx context.Context, question adminapi.Register, file
 	return id, nil
 }
 
+// unanswered is the number of times that a request without an answer is made while the session has its connection.
+const unanswered = 5
+
 // registerOnce makes a request to register memory, and again if the daemon has died meanwhile. generation is that of the one that has
-// answered.
+// answered. The connections of a daemon that dies need not end at once, one after the other: so a daemon that seems to live is asked again, too.
 func (s *Session) registerOnce(ctx context.Context, question adminapi.Register, files []*os.File) (id hetero.MemoryID, generation int, err error) {
-	for {
+	for attempt := 1; ; attempt++ {
 		if generation, err = s.present(ctx); err != nil {
 			return 0, 0, err
 		}
 		x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
 		if err != nil {
-			if ctx.Err() == nil && mayBeDeath(err) && s.replaced(generation) {
+			if ctx.Err() == nil && mayBeDeath(err) && (s.replaced(generation) || attempt < unanswered && s.continues > 0 && !isUnsent(err)) {
 				continue
 			}
 			return 0, 0, s.exchangeError(ctx, err)
@@ -107,10 +110,15 @@ func (s *Session) exchangeError(ctx context.Context, err error) error {
 	if said, ok := errors.AsType[*Error](err); ok {
 		return s.errorOf(said.Code, said.Text)
 	}
-	if errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame) {
-		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // the request could not be sent
+	if isUnsent(err) {
+		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
 	}
 	return s.broken(ctx, err)
+}
+
+// isUnsent reports whether an error says that a request could not be sent.
+func isUnsent(err error) bool {
+	return errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame)
 }
 
 // Unregister releases memory.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import errno
 import fcntl
+import itertools
 import json
 import os
 import select
@@ -32,6 +33,8 @@ _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
 # _CUT bounds the attempts that may be cut off of a client that was promised no daemon: one that dies does so once, but so does one
 # that this user has too many connections with, each time.
 _CUT = 5
+# _UNANSWERED bounds the attempts to register memory with a daemon that does not answer while the session has its connection.
+_UNANSWERED = 5
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
 _RETURNING = -1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
@@ -430,12 +433,13 @@ class Session:
         # Before the daemon knows the memory, since this may fail.
         own = self._duplicates(files) if self._continues else []
         try:
-            while True:
+            for attempt in itertools.count(1):
                 generation = self._present()
                 try:
                     reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
                 except _errors.Disconnected:
-                    if self._replaced(generation):
+                    # The connections of a daemon that dies need not end at once: one that seems to live is asked again, too.
+                    if self._replaced(generation) or self._continues and attempt < _UNANSWERED:
                         continue
                     raise
                 for fd in received:
