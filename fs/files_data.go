@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"math"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -68,6 +69,18 @@ func (o *Opened) readPart(ctx context.Context, p []byte, off uint64) (int, error
 		n += copy(p[n:], piece)
 	}
 	return n, nil
+}
+
+// Had records, of a file that is in publish/, that the reader has had the bytes from one offset to another when an earlier process had the file
+// open. It does nothing for other files.
+//
+// Errors: EIO if another reader has received the file.
+func (o *Opened) Had(ctx context.Context, from, end uint64) error {
+	h, ok := o.guest.fs.files.get(o.fh)
+	if o.dir != nil || !ok || !h.published || end < from || end > math.MaxInt64 {
+		return nil
+	}
+	return errOf(o.guest.fs.published.delivered(h.file.Deliver(ctx, from, int(end-from))))
 }
 
 // WriteAt writes bytes; at the end of the file if it was opened with O_APPEND. Fewer than len(p)

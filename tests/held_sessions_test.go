@@ -1,11 +1,19 @@
 package tests
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"testing"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +23,76 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/sessions"
 )
+
+// TestHeldHalfRead has sessions read one half of a publication from a daemon that dies, and the other one from the next: they have received it.
+func TestHeldHalfRead(t *testing.T) {
+	kit.Require(t, "numpy")
+	h := heldMount(t)
+	w := &heldUser{t: t, dir: h.m.Path("sim0", "half"), mount: h.m.Dir, socket: socketOf(h.m), rng: rand.New(rand.NewPCG(1, 2))}
+	must(t, os.Mkdir(w.dir, 0o755))
+	s, err := client.OpenSession(t.Context(), w.socket)
+	must(t, err)
+	published, data, err := w.publish(2)
+	must(t, err)
+	f, err := s.Files().OpenFile("publish/"+filepath.Base(published), os.O_RDONLY, 0)
+	must(t, err)
+	got, half := make([]byte, len(data)), len(data)/2
+	_, err = f.ReadAt(got[:half], 0)
+	must(t, err)
+	h.kill()
+	_, err = f.ReadAt(got[half:], int64(half))
+	must(t, err)
+	must(t, errors.Join(f.Close(), kit.Same(published, got, data), isReceived(published), s.Close()))
+	w.round++
+	published, data, err = w.publish(2)
+	must(t, err)
+	program := exec.Command(kit.Python(), "-B", "-c", halfReader, filepath.Base(published))
+	program.Env = append(os.Environ(), "PYTHONPATH="+pythonFolder(t)+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+h.m.Dir)
+	stdin, err := program.StdinPipe()
+	must(t, err)
+	out, err := program.StdoutPipe()
+	must(t, err)
+	must(t, program.Start())
+	must(t, readThrough(out, "half\n"))
+	h.kill()
+	must(t, stdin.Close())
+	rest, err := io.ReadAll(out)
+	must(t, errors.Join(err, program.Wait()))
+	want := sha256.Sum256(data)
+	if got := strings.TrimSpace(string(rest)); got != hex.EncodeToString(want[:]) {
+		t.Errorf("the program in Python has read %q", got)
+	}
+	must(t, isReceived(published))
+}
+
+// halfReader reads one half of a file of publish/, and the other one when its standard input ends.
+const halfReader = `
+import hashlib, hmcfs, hmcfs._remote, sys
+fs = hmcfs.connect()
+f = hmcfs._remote.Tree(*fs._open(), fs._registered).open("publish/" + sys.argv[1])  # as without a mount
+size = f.seek(0, 2)
+f.seek(0)
+data = f.read(size // 2)
+print("half", flush=True)
+sys.stdin.read()
+while piece := f.read(size):
+    data += piece
+f.close()
+fs.close()
+print(hashlib.sha256(data).hexdigest())
+`
+
+// readThrough reads a stream until it has had a text.
+func readThrough(r io.Reader, text string) error {
+	var had []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(had, []byte(text)); {
+		n, err := r.Read(one)
+		if had = append(had, one[:n]...); err != nil {
+			return fmt.Errorf("after %q: %w", had, err)
+		}
+	}
+	return nil
+}
 
 // pair opens the sessions of a user, once.
 func (w *heldUser) pair() (*sessions.Pair, error) {

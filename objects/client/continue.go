@@ -67,6 +67,8 @@ type reopening struct {
 	name  string
 	flags uint32
 	ino   uint64
+	// had are the ranges that were read of a file of publish/, which is received once all of it was.
+	had []frames.Range
 }
 
 // daemon returns the generation of the daemon.
@@ -92,8 +94,20 @@ func (s *Session) opened(f *File, flags uint32, a *frames.FileAnswer, generation
 		return false, nil
 	}
 	s.guardLocked()
-	s.files[f.handle] = reopening{name: f.name, flags: flags &^ (unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_CLOEXEC), ino: st.Ino}
+	s.files[f.handle] = reopening{
+		name: f.name, flags: flags &^ (unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_CLOEXEC), ino: st.Ino,
+	}
 	return true, nil
+}
+
+// hadRead keeps that bytes of a file of publish/ were read: the next daemon must know which.
+func (s *Session) hadRead(handle uint64, r frames.Range) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.files[handle]; ok {
+		f.had = frames.AddRange(f.had, r)
+		s.files[handle] = f
+	}
 }
 
 // forgetFile ends what opened has kept.
@@ -108,6 +122,10 @@ func (s *Session) forgetFile(handle uint64) {
 func (s *Session) openAgain(conn *frames.Conn, in *receiver) error {
 	s.mu.Lock()
 	files := maps.Clone(s.files)
+	for handle, f := range files {
+		f.had = slices.Clone(f.had)
+		files[handle] = f
+	}
 	s.mu.Unlock()
 	for handle, f := range files {
 		id := s.number()
@@ -117,6 +135,7 @@ func (s *Session) openAgain(conn *frames.Conn, in *receiver) error {
 		if err != nil {
 			return err
 		}
+		frame = frames.AppendRanges(frame, f.had)
 		frames.SetAgain(frame)
 		if _, err = exchanged(conn, in, frame, id); err != nil {
 			return err

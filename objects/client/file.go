@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -98,7 +100,15 @@ func (f *File) readAt(p []byte, off uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	f.hadRead(off, uint64(len(a.Data)))
 	return len(a.Data), nil
+}
+
+// hadRead notes that n bytes were read, of a file of publish/.
+func (f *File) hadRead(off, n uint64) {
+	if strings.HasPrefix(path.Clean("/"+f.name), "/publish/") {
+		f.files.session.hadRead(f.handle, frames.Range{From: off, End: off + n})
+	}
 }
 
 // readAll reads the whole file.
@@ -173,6 +183,9 @@ func (f *File) move(ctx context.Context, op string, verb frames.FileVerb, b hete
 	a, err := f.ask(ctx, op, verb, frames.FileCall{
 		Off: uint64(off), Size: uint64(b.Size), Memory: uint64(b.Memory), MemoryOff: uint64(b.Off),
 	}, nil)
+	if verb == frames.FileRead && err == nil {
+		f.hadRead(uint64(off), a.N)
+	}
 	return int64(a.N), err
 }
 

@@ -155,6 +155,7 @@ func FuzzFileData(f *testing.F) {
 	}
 	f.Add(frames.AppendChange(nil, &frames.Change{Set: 63, Size: 1 << 63, Atime: syscall.Timespec{Nsec: 1<<30 - 1}}))
 	f.Add(frames.AppendUsage(nil, devices.Usage{Total: 1}))
+	f.Add(frames.AppendRanges(nil, []frames.Range{{From: 1, End: 2}, {From: 7, End: 1 << 63}}))
 	entry, _ := frames.AppendFileEntry(nil, 0, &frames.FileEntry{Next: 1, Ino: 2, Type: syscall.S_IFREG, Name: "a"})
 	f.Add(append(entry, entry...))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -172,6 +173,8 @@ func FuzzFileData(f *testing.F) {
 		same("change", frames.AppendChange(nil, &c), err)
 		u, err := frames.ParseUsage(body)
 		same("usage", frames.AppendUsage(nil, u), err)
+		r, err := frames.ParseRanges(body)
+		same("ranges", frames.AppendRanges(nil, r), err)
 		if st, failed := frames.ParseStat(body); failed == nil {
 			got, failure := frames.ParseStat(frames.AppendStat(nil, &st))
 			if failure != nil || got != st {
@@ -190,4 +193,30 @@ func FuzzFileData(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRanges reads a file from its start, and at places of their own, of which only some are kept.
+func TestRanges(t *testing.T) {
+	var all []frames.Range
+	for at := range uint64(10) {
+		all = frames.AddRange(all, frames.Range{From: 100 * at, End: 100 * (at + 1)})
+	}
+	all = frames.AddRange(all, frames.Range{From: 1000, End: 1000})
+	if want := []frames.Range{{End: 1000}}; !reflect.DeepEqual(all, want) {
+		t.Errorf("the ranges are %v, want %v", all, want)
+	}
+	for at := range uint64(2 * frames.MostRanges) {
+		all = frames.AddRange(all, frames.Range{From: 2000 + 2*at, End: 2001 + 2*at})
+	}
+	if got, err := frames.ParseRanges(frames.AppendRanges(nil, all)); err != nil || len(got) != frames.MostRanges || !reflect.DeepEqual(got, all) {
+		t.Errorf("%d ranges, %v", len(got), err)
+	}
+	for _, bad := range [][]byte{
+		make([]byte, 7), make([]byte, 16), frames.AppendRanges(nil, []frames.Range{{From: 2, End: 1}}),
+		frames.AppendRanges(nil, append(all, frames.Range{End: 1})),
+	} {
+		if _, err := frames.ParseRanges(bad); !errors.Is(err, frames.ErrFrame) {
+			t.Errorf("%d bytes: %v", len(bad), err)
+		}
+	}
 }

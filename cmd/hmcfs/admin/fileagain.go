@@ -59,6 +59,22 @@ func (o *openFiles) isDone(ctx context.Context, verb frames.FileVerb, q *frames.
 	return done
 }
 
+// hadRead tells an open file of publish/ which ranges its reader has had from a daemon before.
+//
+// Errors: EINVAL for other data; those of Opened.Had.
+func hadRead(ctx context.Context, f *fs.Opened, data []byte) error {
+	had, err := frames.ParseRanges(data)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	for _, r := range had {
+		if err = f.Had(ctx, r.From, r.End); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // openMade opens a file that exists although the call was to make it, if a daemon before may have done so. fault is the error otherwise.
 func (o *openFiles) openMade(ctx context.Context, q *frames.FileCall, fault error) (*fs.Opened, error) {
 	ino, made := o.made(ctx, q.Name, syscall.S_IFREG)

@@ -96,7 +96,9 @@ func fileOpen(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnsw
 	case st.Ino != q.Size:
 		err = syscall.ESTALE // another file has the name now
 	default:
-		a.handle, err = q.Handle, o.addAs(q.Handle, f)
+		if err = hadRead(ctx, f, q.Data); err == nil {
+			a.handle, err = q.Handle, o.addAs(q.Handle, f)
+		}
 	}
 	if err != nil {
 		f.Close()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import errno
 import fcntl
-import itertools
 import json
 import os
+import posixpath
 import select
 import socket
+import struct
 import threading
 import time
 import weakref
@@ -35,6 +36,8 @@ _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
 _CUT = 5
 # _UNANSWERED bounds the attempts to register memory with a daemon that does not answer while the session has its connection.
 _UNANSWERED = 5
+# _RANGES bounds the ranges of a file that the next daemon is told to have been read.
+_RANGES = 64
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
 _RETURNING = -1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
@@ -169,7 +172,8 @@ class Session:
         self._next: socket.socket | None = None
         # _memories and _opened say how memory is registered, and files are opened, again, by their numbers.
         self._memories: dict[int, tuple[dict[str, Any], list[int]]] = {}
-        self._opened: dict[int, tuple[bytes, int, int]] = {}
+        # The last part of a file of publish/ are the ranges that were read.
+        self._opened: dict[int, tuple[bytes, int, int, list[tuple[int, int]]]] = {}
         # _finalizer ends the connection when the session is gone.
         self._finalizer: Any = None
         self._deadline = None
@@ -254,10 +258,24 @@ class Session:
                 return self.file(verb, name, other, data, **fields)
             if verb == "open":
                 flags = fields.get("flags", 0) & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)
-                self._opened[answer.file.handle] = (name, flags, _frames.stat(answer.file.data).st_ino)
+                self._opened[answer.file.handle] = (name, flags, _frames.stat(answer.file.data).st_ino, [])
+            elif verb == "read":
+                self._had_read(fields["handle"], fields.get("offset", 0), answer.file.n if "memory" in fields else len(answer.file.data))
             elif verb == "close":
                 self._opened.pop(fields["handle"], None)
         return answer.file
+
+    def _had_read(self, handle: int, start: int, n: int) -> None:
+        """Keep that n bytes were read, of a file of publish/: the next daemon must know which."""
+        with self._changed:
+            of = self._opened.get(handle)
+            if of is None or n == 0 or not posixpath.normpath(b"/" + of[0]).startswith(b"/publish/"):
+                return
+            had = of[3]
+            if had and had[-1][1] == start:
+                had[-1] = (had[-1][0], start + n)
+            elif len(had) < _RANGES:
+                had.append((start, start + n))
 
     def _start(self, encode: Callable[[int], bytes], timeout: float = 0) -> Answer:
         with self._writing:
@@ -433,7 +451,9 @@ class Session:
         # Before the daemon knows the memory, since this may fail.
         own = self._duplicates(files) if self._continues else []
         try:
-            for attempt in itertools.count(1):
+            attempt = 0
+            while True:
+                attempt += 1
                 generation = self._present()
                 try:
                     reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
@@ -553,7 +573,8 @@ class Session:
             self._next = s
             self._check()
             with self._changed:
-                memories, opened = dict(self._memories), dict(self._opened)
+                memories = dict(self._memories)
+                opened = {handle: (name, flags, ino, list(had)) for handle, (name, flags, ino, had) in self._opened.items()}
             for number, (question, files) in memories.items():
                 try:
                     _, came = ask(self.path, "/v1/register", {**question, "number": number}, files, session=self.name, timeout=None)
@@ -564,8 +585,11 @@ class Session:
                 for fd in came:
                     os.close(fd)
             self._exchange(s, received, lambda n: _frames.call("continue", n))
-            for handle, (name, flags, ino) in opened.items():
-                self._exchange(s, received, lambda n: _frames.again(_frames.file_call("open", n, name, flags=flags, handle=handle, size=ino)))
+            for handle, (name, flags, ino, had) in opened.items():
+                ranges = b"".join(struct.pack("<QQ", *r) for r in had)
+                self._exchange(
+                    s, received, lambda n: _frames.again(_frames.file_call("open", n, name, b"", ranges, flags=flags, handle=handle, size=ino))
+                )
             return s, received
         except OSError as e:
             s.close()
