@@ -181,12 +181,18 @@ func (w *heldUser) bound() error {
 			return err
 		}
 		first := 0
-		err = kit.InOrder(func() error { return kit.WriteNew(name, nil) }, func() error {
-			_, err = client.Bind(context.Background(), name, share.Memory{
+		bind := func() error {
+			_, err := client.Bind(context.Background(), name, share.Memory{
 				Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
 			}, w.file)
 			return err
-		})
+		}
+		err = errors.Join(kit.WriteNew(name, nil), bind())
+		for ; client.IsDeath(err); err = bind() { // it is no call of a session, and not asked again
+			if state, err := getXattr(name, "user.hmc.state"); err != nil || state == "bound" {
+				return err
+			}
+		}
 		if err != nil {
 			return err
 		}

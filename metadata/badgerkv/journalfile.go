@@ -29,7 +29,7 @@ type journalFile struct {
 	is atomic.Pointer[os.FileInfo]
 	// gone is set while path leads elsewhere, and no other file could be put there: the next process would not find the changes.
 	gone atomic.Bool
-	// next is when to try again; KV.flushing guards it.
+	// next is the time of the next attempt to put one there. KV.flushing guards it.
 	next time.Time
 }
 
