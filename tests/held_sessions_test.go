@@ -182,15 +182,15 @@ func (w *heldUser) bound() error {
 		}
 		first := 0
 		bind := func() error {
-			_, err := client.Bind(context.Background(), name, share.Memory{
+			_, failure := client.Bind(context.Background(), name, share.Memory{
 				Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
 			}, w.file)
-			return err
+			return failure
 		}
 		err = errors.Join(kit.WriteNew(name, nil), bind())
 		for ; client.IsDeath(err); err = bind() { // it is no call of a session, and not asked again
-			if state, err := getXattr(name, "user.hmc.state"); err != nil || state == "bound" {
-				return err
+			if state, failure := getXattr(name, "user.hmc.state"); failure != nil || state == "bound" {
+				return failure
 			}
 		}
 		if err != nil {

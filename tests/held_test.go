@@ -76,7 +76,7 @@ func heldUsers(lines ...string) map[string]func(*heldUser) error {
 	users := map[string]func(*heldUser) error{}
 	for _, line := range lines {
 		device, names, _ := strings.Cut(line, ":")
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			users[device+"/"+name] = uses[name]
 		}
 	}

@@ -36,96 +36,101 @@ func TestJournalGone(t *testing.T) {
 		}, false},
 		"a link that leads nowhere": {func(path string) error { return errors.Join(os.Remove(path), os.Symlink("nowhere", path)) }, false},
 	} {
-		t.Run(name, func(t *testing.T) { journalGone(t, c.spoil, c.stays, strings.HasSuffix(name, "comes back")) })
+		t.Run(name, func(t *testing.T) { newGone(t).check(c.spoil, c.stays, strings.HasSuffix(name, "comes back")) })
 	}
 }
 
-func journalGone(t *testing.T, spoil func(string) error, stays, silent bool) {
+// gone is a store whose journal is removed while it is open.
+type gone struct {
+	t                     *testing.T
+	dir, runtime, journal string
+	log                   *zap.Logger
+	logs                  *observer.ObservedLogs
+	kv                    *badgerkv.KV
+}
+
+func newGone(t *testing.T) *gone {
 	t.Helper()
-	dir, runtime := filepath.Join(t.TempDir(), "kv"), filepath.Join(t.TempDir(), "run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	journal := filepath.Join(runtime, "journal")
+	g := &gone{t: t, dir: filepath.Join(t.TempDir(), "kv"), runtime: filepath.Join(t.TempDir(), "run")}
+	g.do(os.Mkdir(g.runtime, 0o700))
+	g.journal = filepath.Join(g.runtime, "journal")
 	core, logs := observer.New(zap.WarnLevel)
-	begin := func(dir, journal string) *badgerkv.KV {
-		t.Helper()
-		f, err := os.OpenFile(journal, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close() //nolint:errcheck // it is mapped
-		kv, err := badgerkv.Open(t.Context(), badgerkv.Options{Dir: dir, Journal: f, Logger: zap.New(core)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return kv
+	g.log, g.logs = zap.New(core), logs
+	g.kv = g.open(g.dir, g.journal)
+	g.kv.FlushAfter(time.Hour, time.Hour)
+	return g
+}
+
+func (g *gone) do(err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Fatal(err)
 	}
-	kv := begin(dir, journal)
-	kv.FlushAfter(time.Hour, time.Hour)
-	set := func(keys ...string) {
-		t.Helper()
-		for _, key := range keys {
-			if err := kv.Update(t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(key)) }); err != nil {
-				t.Fatal(err)
-			}
-		}
+}
+
+func (g *gone) open(dir, journal string) *badgerkv.KV {
+	g.t.Helper()
+	f, err := os.OpenFile(journal, os.O_RDWR|os.O_CREATE, 0o600)
+	g.do(err)
+	defer f.Close() //nolint:errcheck // it is mapped
+	kv, err := badgerkv.Open(g.t.Context(), badgerkv.Options{Dir: dir, Journal: f, Logger: g.log})
+	g.do(err)
+	return kv
+}
+
+func (g *gone) set(keys ...string) {
+	g.t.Helper()
+	for _, key := range keys {
+		g.do(g.kv.Update(g.t.Context(), func(tx metadata.KVTxn) error { return tx.Set([]byte(key), []byte(key)) }))
 	}
-	// killed returns what a store has that follows at this moment.
-	killed := func() string {
-		t.Helper()
-		at := filepath.Join(t.TempDir(), "kv")
-		if err := os.CopyFS(at, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
-		if data, err := os.ReadFile(journal); err == nil {
-			if err = os.WriteFile(at+".journal", data, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		next := begin(at, at+".journal")
-		defer next.Close() //nolint:errcheck // it was only read
-		return keysOf(t, next)
+}
+
+// follows compares the keys of a store that follows after a kill at this moment.
+func (g *gone) follows(want string) {
+	g.t.Helper()
+	at := filepath.Join(g.t.TempDir(), "kv")
+	g.do(os.CopyFS(at, os.DirFS(g.dir)))
+	if data, err := os.ReadFile(g.journal); err == nil {
+		g.do(os.WriteFile(at+".journal", data, 0o600))
 	}
-	set("a", "b")
-	if err := errors.Join(kv.Flush(), spoil(journal)); err != nil {
-		t.Fatal(err)
+	next := g.open(at, at+".journal")
+	if got := keysOf(g.t, next); got != want {
+		g.t.Errorf("the next store has %s, want %s", got, want)
 	}
-	set("c")
-	if got := killed(); got != "[a b c]" {
-		t.Errorf("after the first change there are %s", got)
-	}
-	set("d", "e")
-	if got := killed(); got != "[a b c d e]" {
-		t.Errorf("after more there are %s", got)
-	}
-	if err := kv.Flush(); err != nil {
-		t.Error(err)
-	}
-	set("f")
-	if got := killed(); got != "[a b c d e f]" {
-		t.Errorf("after another layer there are %s", got)
-	}
-	said := logs.FilterField(zap.String("file", journal)).All()
+	g.do(next.Close())
+}
+
+func (g *gone) check(spoil func(string) error, stays, silent bool) {
+	g.t.Helper()
+	g.set("a", "b")
+	g.do(errors.Join(g.kv.Flush(), spoil(g.journal)))
+	g.set("c")
+	g.follows("[a b c]")
+	g.set("d", "e")
+	g.follows("[a b c d e]")
+	g.do(g.kv.Flush())
+	g.set("f")
+	g.follows("[a b c d e f]")
+	said := g.logs.FilterField(zap.String("file", g.journal)).All()
 	if silent != (len(said) == 0) || len(said) > 1 {
-		t.Errorf("logged: %v", logs.All())
+		g.t.Errorf("logged: %v", g.logs.All())
 	}
-	if err := os.RemoveAll(journal); stays && err == nil && os.MkdirAll(runtime, 0o700) == nil {
-		if err = kv.Flush(); err != nil {
-			t.Error(err)
+	if stays {
+		g.comesBack()
+	}
+	g.do(g.kv.Close())
+}
+
+// comesBack makes room for the journal: after a while changes do not wait for Badger any more.
+func (g *gone) comesBack() {
+	g.t.Helper()
+	g.do(errors.Join(os.RemoveAll(g.journal), os.MkdirAll(g.runtime, 0o700), g.kv.Flush()))
+	kit.Eventually(g.t, time.Minute, func() error {
+		g.set("g", "h")
+		if !g.kv.Waits() {
+			return errors.New("a change still waits for Badger")
 		}
-		kit.Eventually(t, time.Minute, func() error {
-			set("g", "h")
-			if !kv.Waits() {
-				return errors.New("a change still waits for Badger")
-			}
-			return nil
-		})
-		if got := killed(); got != "[a b c d e f g h]" {
-			t.Errorf("with a journal again there are %s", got)
-		}
-	}
-	if err := kv.Close(); err != nil {
-		t.Error(err)
-	}
+		return nil
+	})
+	g.follows("[a b c d e f g h]")
 }

@@ -87,34 +87,45 @@ func (kv *KV) keepJournal() {
 // remakeJournal copies the journal to a new file, which takes the place of its own.
 //
 // +checklocks:kv.flushing
-func (kv *KV) remakeJournal() (err error) {
+func (kv *KV) remakeJournal() error {
 	j := kv.journal
 	temp := j.file.path + ".new"
-	if err = os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	page, st, err := createJournal(temp)
 	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp) // the error that led here is reported
-		}
-	}()
-	defer func() { _ = f.Close() }() // it is mapped
-	if err = allocateJournal(f); err != nil {
-		return fmt.Errorf("allocate %s: %w", temp, err)
-	}
-	page, st, err := mapJournal(f)
-	if err != nil {
-		return err
+		return errors.Join(err, removed(temp))
 	}
 	kv.mu.Lock()
 	before := j.move(page)
 	kv.mu.Unlock()
 	j.file.is.Store(&st)
-	return errors.Join(unix.Munmap(before), os.Rename(temp, j.file.path))
+	if err = errors.Join(unix.Munmap(before), os.Rename(temp, j.file.path)); err != nil {
+		return errors.Join(err, removed(temp))
+	}
+	return nil
+}
+
+// createJournal creates and maps the file of a journal, in the place of one that a process has left.
+func createJournal(path string) (page []byte, st os.FileInfo, err error) {
+	if err = removed(path); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = f.Close() }() // it is mapped
+	if err = allocateJournal(f); err != nil {
+		return nil, nil, fmt.Errorf("allocate %s: %w", path, err)
+	}
+	return mapJournal(f)
+}
+
+// removed removes a file, if there is one.
+func removed(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // move copies the journal to other memory, which is its own from then on. It returns the former.

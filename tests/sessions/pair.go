@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// patience bounds the wait for what the other session does.
-const patience = time.Minute
+// patience bounds the wait for what the other session does: longer than a machine stops programs for others.
+const patience = 3 * time.Minute
 
 // Pair is a program with two sessions. Each of its methods is one round of a program, and may be called again.
 type Pair struct {
