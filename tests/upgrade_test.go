@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -198,6 +199,20 @@ func TestUpgradeOnFullDisks(t *testing.T) {
 			if out, err = h.m.Run("upgrade", "--program", program, h.m.Dir); err != nil {
 				t.Errorf("with space again: %v: %s", err, out)
 			}
+			h.check(false)
+			// The program fills the disk and fails, and the one before can't open the records either.
+			filling := filepath.Join(mnt.TempDir(t), "filling")
+			pretender(t, filling, program, func(v *adminapi.Version) { v.Version = "9.0.2" })
+			script, err := os.ReadFile(filling)
+			must(t, err)
+			script = bytes.Replace(script, []byte("exit 3"), []byte("dd if=/dev/zero of="+filler+" bs=64k; exit 3"), 1)
+			must(t, os.WriteFile(filling, script, 0o755)) //nolint:gosec // a program
+			out, err = h.m.Run("upgrade", "--program", filling, h.m.Dir)
+			if err == nil || !strings.Contains(err.Error(), "keeps the memory of its files for the next mount") {
+				t.Errorf("neither program can continue: %v: %s", err, out)
+			}
+			must(t, os.Remove(filler))
+			h.m.Start()
 			h.check(false)
 			h.checkEnd()
 		})
