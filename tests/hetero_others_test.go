@@ -1,12 +1,16 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
@@ -82,6 +86,30 @@ func TestOthersKeysAreTheirs(t *testing.T) {
 	theirs.do(adminapi.VerbMSet, "own")
 	theirs.do(adminapi.VerbMGet, "own")
 	theirs.do(adminapi.VerbDelete, "own")
+}
+
+// A key in another user's private directory hides no other key from a list.
+func TestListsKeysBesideHiddenOnes(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{AllowOther: true})
+	must(t, os.Mkdir(m.Path("host", "private"), 0o700))
+	for key, path := range map[string]string{"a": "host/f", "b": "host/private/f", "c": "sim0/f"} {
+		must(t, os.WriteFile(m.Path(path), []byte("1"), 0o644))
+		must(t, unix.Setxattr(m.Path(path), "user.hmc.key", []byte(key), 0))
+	}
+	mnt.AsUser(t, userAlice(), func() {
+		s := commands{t: t, m: m, dir: "/", vars: []string{"HMCFS_MOUNT=" + m.Dir}}.run("ls-keys", "--json")
+		var rows []struct{ Key, State, Path string }
+		if err := json.Unmarshal([]byte(s.out), &rows); err != nil || s.code != 0 || len(rows) != 3 {
+			t.Errorf("exit code %d: %s%s, %v", s.code, s.out, s.errors, err)
+			return
+		}
+		for i, state := range []string{"live", "hidden", "live"} {
+			if rows[i].State != state {
+				t.Errorf("%+v, want %s", rows[i], state)
+			}
+		}
+	})
 }
 
 // Another user sees the names of keys, as in keys/, but nothing else of keys that this user

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -170,6 +171,52 @@ func TestUpgradeByServiceManager(t *testing.T) {
 	must(t, <-upgraded)
 	h.check(false)
 	h.checkEnd()
+}
+
+// TestUpgradeOnFullDisks is refused, and changes nothing: no daemon could open the records again.
+func TestUpgradeOnFullDisks(t *testing.T) {
+	program, err := exec.LookPath("hmcfs")
+	must(t, err)
+	for _, full := range []string{"state", "runtime"} {
+		t.Run(full, func(t *testing.T) {
+			h := &held{t: t, devices: []string{"host", "sim0"}, m: mnt.Prepare(t, mnt.Options{Devices: []string{"host,size=64MiB", "sim:0,size=64MiB"}})}
+			disks := map[string]string{"state": mnt.Tmpfs(t, "150m"), "runtime": mnt.Tmpfs(t, "24m")}
+			h.m.StateDir, h.m.RuntimeDir = filepath.Join(disks["state"], "s"), filepath.Join(disks["runtime"], "r")
+			h.m.Start()
+			t.Cleanup(h.clear)
+			must(t, os.WriteFile(h.m.Path("host", "file"), heldContent(), 0o600))
+			must(t, os.WriteFile(h.m.Path("sim0", "file"), heldContent(), 0o600))
+			filler := filepath.Join(disks[full], "filler")
+			if out, err := exec.Command("dd", "if=/dev/zero", "of="+filler, "bs=64k").CombinedOutput(); err == nil {
+				t.Fatalf("the disk is not full: %s", out)
+			}
+			before := h.m.Status()
+			out, err := h.m.Run("upgrade", "--program", program, h.m.Dir)
+			if err == nil || !strings.Contains(err.Error(), "free some space there") || h.m.Status().PID != before.PID {
+				t.Errorf("%v: %s", err, out)
+			}
+			must(t, os.Remove(filler))
+			if out, err = h.m.Run("upgrade", "--program", program, h.m.Dir); err != nil {
+				t.Errorf("with space again: %v: %s", err, out)
+			}
+			h.check(false)
+			// The program fills the disk and fails, and the one before can't open the records either.
+			filling := filepath.Join(mnt.TempDir(t), "filling")
+			pretender(t, filling, program, func(v *adminapi.Version) { v.Version = "9.0.2" })
+			script, err := os.ReadFile(filling)
+			must(t, err)
+			script = bytes.Replace(script, []byte("exit 3"), []byte("dd if=/dev/zero of="+filler+" bs=64k; exit 3"), 1)
+			must(t, os.WriteFile(filling, script, 0o755)) //nolint:gosec // a program
+			out, err = h.m.Run("upgrade", "--program", filling, h.m.Dir)
+			if err == nil || !strings.Contains(err.Error(), "keeps the memory of its files for the next mount") {
+				t.Errorf("neither program can continue: %v: %s", err, out)
+			}
+			must(t, os.Remove(filler))
+			h.m.Start()
+			h.check(false)
+			h.checkEnd()
+		})
+	}
 }
 
 // TestUpgradeWithoutHolder is refused, and changes nothing.

@@ -13,7 +13,7 @@ var (
 	ErrExist         = errors.New("key exists already")
 	ErrShape         = errors.New("blobs don't fit")
 	ErrInconsistent  = errors.New("inconsistent with the existing state of the key")
-	ErrTimeout       = errors.New("not available in time; please try again")
+	ErrTimeout       = errors.New("not available in time")
 	ErrInterrupted   = errors.New("interrupted")
 	ErrNoMemory      = errors.New("out of memory")
 	ErrNotAuthorized = errors.New("not permitted for this user")

@@ -73,12 +73,14 @@ func Make(o Options) (*Plan, error) {
 	if p.Nodes < 2 {
 		p.Idle = "only one NUMA node: all processors are equally near"
 	}
+	named := interrupts(o.Proc)
 	for i := range m.NICs {
 		c := &m.NICs[i]
 		t := threadOf(m, topology.ID(c.Name), c.NUMA)
 		p.Threads = append(p.Threads, t)
-		p.addIRQs(o, c, t.CPUs)
+		p.addIRQs(o, c, named, t.CPUs)
 	}
+	slices.SortFunc(p.IRQs, func(a, b IRQ) int { return a.Number - b.Number })
 	if o.Graph == nil {
 		return p, nil
 	}
@@ -109,8 +111,7 @@ func threadOf(m *topology.Machine, id topology.ID, node int) Thread {
 
 // addIRQs adds the interrupts of a network card: those of its PCI device, and
 // those with its name.
-func (p *Plan) addIRQs(o Options, c *topology.Card, cpus string) {
-	named := interrupts(o.Proc)
+func (p *Plan) addIRQs(o Options, c *topology.Card, named map[int]string, cpus string) {
 	numbers := map[int]bool{}
 	if c.PCI != "" {
 		entries, _ := os.ReadDir(filepath.Join(o.Sys, "bus/pci/devices", c.PCI, "msi_irqs"))
@@ -131,7 +132,6 @@ func (p *Plan) addIRQs(o Options, c *topology.Card, cpus string) {
 			Number: n, Name: named[n], NIC: c.Name, NUMA: c.NUMA, CPUs: cpus, Now: now, Right: inside(now, cpus),
 		})
 	}
-	slices.SortFunc(p.IRQs, func(a, b IRQ) int { return a.Number - b.Number })
 }
 
 // inside reports whether all processors of one list are in another.

@@ -90,6 +90,12 @@ func TestTable(t *testing.T) {
 	if want := "\nA   STATE  END\näö  dead   -\nx   ok     y\n"; text.String() != want {
 		t.Errorf("%q", text.String())
 	}
+	evil := newTable(&text, "NAME")
+	evil.row("a\x1b[31mb\nc")
+	text.Reset()
+	if err := evil.Flush(); err != nil || text.String() != "NAME\na\ufffd[31mb\ufffdc\n" {
+		t.Errorf("%q, %v", text.String(), err)
+	}
 	none := newTable(&text, "\nNONE")
 	if before := text.Len(); none.Flush() != nil || text.Len() != before {
 		t.Errorf("a second table without rows: %q", text.String()[before:])

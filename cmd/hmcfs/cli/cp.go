@@ -134,7 +134,7 @@ func (r cpReport) print(w io.Writer, s copier.Summary) error {
 		}
 		good++
 		if r.verbose || len(s.Files) == 1 {
-			fmt.Fprintf(w, "%s -> %s: %s\n", f.Source, f.Target, figures(f.Bytes, f.Seconds, f.Path))
+			fmt.Fprintf(w, "%s -> %s: %s\n", shown(f.Source), shown(f.Target), figures(f.Bytes, f.Seconds, f.Path))
 		}
 		if f.Path != "" && !slices.Contains(routes, f.Path) {
 			routes = append(routes, f.Path)

@@ -119,7 +119,7 @@ func readable(text string) string {
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
 		if line = readable(strings.TrimSpace(line)); line != "" {
-			fmt.Fprintf(w, "%s %s\n", paint(w, red, "hmcfs:"), line)
+			fmt.Fprintf(w, "%s %s\n", paint(w, red, "hmcfs:"), shown(line))
 		}
 	}
 }

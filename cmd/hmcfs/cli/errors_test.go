@@ -1,6 +1,24 @@
 package cli
 
-import "testing"
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names in errors and reports may be other users'.
+func TestNamesSendNothingToTheTerminal(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	printError(&text, errors.Join(&fs.PathError{Op: "open", Path: "x\x1b]0;y\a", Err: unix.ENOENT}, unix.EIO))
+	field(&text, "file", "\r\x1b[2K")
+	if want := "hmcfs: open x\ufffd]0;y\ufffd: no such file or directory\nhmcfs: input/output error\nfile:          \ufffd\ufffd[2K\n"; text.String() != want {
+		t.Errorf("%q", text.String())
+	}
+}
 
 func TestReadable(t *testing.T) {
 	for text, want := range map[string]string{

@@ -88,11 +88,11 @@ func printFsck(w io.Writer, r adminapi.FsckReport) error {
 	for _, p := range r.Problems {
 		switch {
 		case p.Repaired:
-			fmt.Fprintf(w, "repaired: %s: %s\n", p.Text, p.Done)
+			fmt.Fprintf(w, "repaired: %s: %s\n", shown(p.Text), shown(p.Done))
 		case p.Fault != "":
-			fmt.Fprintf(w, "problem:  %s: not repaired: %s\n", p.Text, p.Fault)
+			fmt.Fprintf(w, "problem:  %s: not repaired: %s\n", shown(p.Text), shown(p.Fault))
 		default:
-			fmt.Fprintf(w, "problem:  %s\n", p.Text)
+			fmt.Fprintf(w, "problem:  %s\n", shown(p.Text))
 		}
 	}
 	for _, l := range r.Lost {
@@ -100,7 +100,7 @@ func printFsck(w io.Writer, r adminapi.FsckReport) error {
 		if l.Removed {
 			word = "removed:  "
 		}
-		fmt.Fprintf(w, "%s%s (%d bytes, %v)\n", word, l.Path, l.Size, devices.Size(l.Size))
+		fmt.Fprintf(w, "%s%s (%d bytes, %v)\n", word, shown(l.Path), l.Size, devices.Size(l.Size))
 	}
 	for _, f := range r.Aside {
 		word := "set aside:"

@@ -97,7 +97,7 @@ func TestFaultText(t *testing.T) {
 		{hetero.ErrNotFound, "not_found", "can't find objects; hmcfs ls-keys lists the keys"},
 		{gone, "not_found", "open /m/x: no such file or directory"},
 		{hinted(gone, "look twice"), "not_found", "open /m/x: no such file or directory; look twice"},
-		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not available in time; please try again; use --timeout to wait longer"},
+		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not available in time; use --timeout to wait longer"},
 		{errors.Join(gone, os.ErrClosed), "not_found", "open /m/x: no such file or directory; file already closed"},
 		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, "no_memory", "write f: no space left on device; hmcfs status shows how much is free"},
 		{&fs.PathError{Op: "read", Path: "f", Err: syscall.EIO}, "io", "read f: input/output error"},

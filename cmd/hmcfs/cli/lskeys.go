@@ -20,7 +20,8 @@ type listedKey struct {
 	Key    string `json:"key"`
 	Size   int64  `json:"size"`
 	Device string `json:"device"`
-	State  string `json:"state"`
+	// State is that of the object, "unreachable" or "hidden".
+	State string `json:"state"`
 	// Blobs are the sizes of the blobs, separated by commas.
 	Blobs string `json:"blobs,omitempty"`
 	// TTL is the number of seconds left; nil means forever.
@@ -34,7 +35,8 @@ func (a keyVerbs) lsKeysVerb() *cobra.Command {
 		Use:   "ls-keys [--published] [--json] [PREFIX]",
 		Short: "List keys",
 		Long: "List the keys that begin with PREFIX, in order: size, device, state, remaining time to live in\n" +
-			"seconds, and the file. With --published, list those in publish/.\n\n" +
+			"seconds, and the file. With --published, list those in publish/. The state is hidden if the file\n" +
+			"is in a directory of another user that this one may not search.\n\n" +
 			"Keys of a node that does not answer are missing, or listed as unreachable. The exit code is then\n" +
 			"4, and the node is named.",
 		Example: "  hmcfs ls-keys layer",
@@ -132,14 +134,16 @@ func (a keyVerbs) printKeys(m place.Mount, rows []listedKey, asJSON bool) error 
 
 func listKey(files keyFiles, key string) (listedKey, error) {
 	st, err := files.stat(key)
-	if unasked(err) {
+	var head int64
+	if err == nil {
+		head, err = tensorHeader(files, key)
+	}
+	switch {
+	case unasked(err):
 		return listedKey{Key: key, State: "unreachable", Path: files.path(key)}, err
-	}
-	if err != nil {
-		return listedKey{}, err
-	}
-	head, err := tensorHeader(files, key)
-	if err != nil {
+	case errors.Is(err, fs.ErrPermission):
+		return listedKey{Key: key, State: "hidden", Path: files.path(key)}, nil
+	case err != nil:
 		return listedKey{}, err
 	}
 	row := listedKey{

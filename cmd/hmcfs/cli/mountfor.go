@@ -19,7 +19,7 @@ func addMountFlag(cmd *cobra.Command, mount *string) {
 
 // mountFor returns the mount, or the served directory, on which a command works: the named one, that of
 // the paths, of $HMCFS_MOUNT, of the current directory, or the only one. Paths outside of mounts do not
-// matter.
+// matter, nor do private mounts of other users beside one that this user may access.
 func (a *app) mountFor(named string, paths ...string) (place.Mount, error) {
 	if named != "" {
 		return a.findMount(named)
@@ -38,6 +38,9 @@ func (a *app) mountFor(named string, paths ...string) (place.Mount, error) {
 		return m, nil
 	}
 	all, err := a.mounts()
+	if own := slices.DeleteFunc(slices.Clone(all), func(m place.Mount) bool { return !m.Admits(a.host().UID) }); len(own) > 0 {
+		all = own
+	}
 	switch {
 	case err != nil:
 		return place.Mount{}, err

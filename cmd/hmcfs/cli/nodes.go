@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
-	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 func (a *app) nodesVerb() *cobra.Command {
@@ -105,7 +103,7 @@ func conflictText(c adminapi.Cluster) string {
 		case one.Kept:
 			what = fmt.Sprintf("%s keeps it, not node %s", one.Path, one.Node)
 		}
-		lines = append(lines, "  "+wire.Printable(fmt.Sprintf("%s %s: %s", one.Time.Format(time.RFC3339), one.Key, what), unicode.ReplacementChar))
+		lines = append(lines, "  "+shown(fmt.Sprintf("%s %s: %s", one.Time.Format(time.RFC3339), one.Key, what)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -116,8 +114,7 @@ func nodeRow(t *table, n members.Peer, state string) {
 	if r.Epoch != 0 {
 		epoch = fmt.Sprint(uint64(r.Epoch))
 	}
-	cells := []string{string(r.Name), nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version}
-	t.row(mapped(cells, func(text string) any { return wire.Printable(text, unicode.ReplacementChar) })...)
+	t.row(r.Name, nodeAddress(n), state, n.Transport, n.Protection, epoch, deviceList(r.Devices), r.Version)
 }
 
 // deviceList formats devices as "host 4.0 GiB, ocl0 2.0 GiB".

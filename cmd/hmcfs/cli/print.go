@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/transport/wire"
 )
 
 // addJSON adds --json to a command.
@@ -50,7 +52,7 @@ func newTable(w io.Writer, heads ...any) *table {
 func (t *table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
-		if texts[i] = fmt.Sprint(c); texts[i] == "" {
+		if texts[i] = shown(fmt.Sprint(c)); texts[i] == "" {
 			texts[i] = "-"
 		}
 	}
@@ -106,9 +108,13 @@ func as[To, From ~string](texts []From) []To {
 	return mapped(texts, func(t From) To { return To(t) })
 }
 
+// shown returns a text in one line without control characters: the name of a file of another user, or a peer's
+// answer, may have some for the terminal.
+func shown(text string) string { return wire.Printable(text, unicode.ReplacementChar) }
+
 // field prints one aligned "name: value" line of a report.
 func field(w io.Writer, name string, value any) {
-	fmt.Fprintf(w, "%-14s %v\n", name+":", value)
+	fmt.Fprintf(w, "%-14s %s\n", name+":", shown(fmt.Sprint(value)))
 }
 
 // fieldIf prints the line of a value that is not empty.

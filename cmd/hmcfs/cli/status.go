@@ -97,7 +97,7 @@ func holderText(h adminapi.Holder) string {
 	}
 	text := fmt.Sprintf("process %d keeps the mount if the daemon dies", h.PID)
 	if h.Deaths > 0 {
-		text += fmt.Sprintf(", %d times so far, last at %s", h.Deaths, h.LastDeath.Format(time.DateTime))
+		text += fmt.Sprintf("; deaths so far: %d, the last at %s", h.Deaths, h.LastDeath.Format(time.DateTime))
 	}
 	return text
 }

@@ -102,6 +102,9 @@ func (m mountVerbs) follower(ctx context.Context, at place.Mount, before int) (a
 				return st, nil
 			}
 		}
+		if text := kept(places); text != "" {
+			return adminapi.Status{}, fmt.Errorf("the daemon of %s has ended%s; remove the cause, and mount it again", at.MountPoint, text)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

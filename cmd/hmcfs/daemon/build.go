@@ -203,6 +203,13 @@ func removeTier(runtimeDir string) {
 	}
 }
 
+// records returns the options of the records, without a journal.
+func (d *Daemon) records() badgerkv.Options {
+	return badgerkv.Options{
+		Dir: d.opts.Places.Metadata(), Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Logger: d.opts.Logger,
+	}
+}
+
 func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 	if err := d.opts.Places.SweepMetadata(); err != nil {
 		return fmt.Errorf("remove records left over from the last mount: %w", err)
@@ -219,9 +226,9 @@ func (d *Daemon) openRecords(ctx context.Context, back *undo) error {
 		return err
 	}
 	defer func() { _ = journal.Close() }() // it is mapped
-	kv, err := badgerkv.Open(ctx, badgerkv.Options{
-		Dir: dir, Reserve: uint64(d.opts.Settings.Reserve), Witness: d.opts.Places.Witness(), Journal: journal, Logger: d.opts.Logger,
-	})
+	opts := d.records()
+	opts.Journal = journal
+	kv, err := badgerkv.Open(ctx, opts)
 	if err != nil {
 		return d.recordsFault(err)
 	}

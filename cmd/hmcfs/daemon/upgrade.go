@@ -17,6 +17,7 @@ import (
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
 	"github.com/hmcfs/hmcfs/fs"
+	"github.com/hmcfs/hmcfs/metadata/badgerkv"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
@@ -50,6 +51,9 @@ func (d *Daemon) Upgrade(ctx context.Context, r adminapi.UpgradeRequest) (admina
 	next, err := versionOf(ctx, r.Program)
 	if err == nil {
 		err = canLeave(d.holder, next)
+	}
+	if err == nil {
+		err = badgerkv.RoomToOpen(d.records()) // else neither program could
 	}
 	if err == nil {
 		err = d.follow(r.Program)

@@ -94,9 +94,10 @@ func (m *Machine) text(p string) string {
 // Kernel checks what the kernel must provide.
 func (r *Report) Kernel(m *Machine) {
 	release := m.text("/proc/sys/kernel/osrelease")
-	major, minor := version(release)
+	var major, minor int
+	_, err := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.12.9-arch1 or 6.10-rc3
 	switch {
-	case release == "":
+	case err != nil:
 		r.add("kernel", Note, "mount /proc", "its version is not known")
 	case major < 6 || major == 6 && minor < 9:
 		r.add("kernel", Note, "use Linux 6.9 or newer", "Linux %s has no FUSE passthrough: files of the host tier go through the daemon", release)
@@ -116,17 +117,6 @@ func (r *Report) Kernel(m *Machine) {
 	if limit := m.text("/proc/sys/fs/fuse/max_pages_limit"); limit != "" {
 		r.add("fuse", OK, "", "requests have up to %s pages (fs.fuse.max_pages_limit)", limit)
 	}
-}
-
-// version returns the first two numbers of a release.
-func version(release string) (major, minor int) {
-	parts := strings.SplitN(release, ".", 3)
-	if len(parts) < 2 {
-		return 0, 0
-	}
-	major, _ = strconv.Atoi(parts[0])
-	minor, _ = strconv.Atoi(parts[1])
-	return major, minor
 }
 
 // capSysAdmin is the bit number of CAP_SYS_ADMIN.

@@ -62,9 +62,16 @@ func TestKernel(t *testing.T) {
 	if r.Worst() != OK {
 		t.Errorf("worst is %s: %+v", r.Worst(), r.Findings)
 	}
-	r = &Report{}
-	r.Kernel(machine(t, map[string]string{"dev/fuse": ""}))
-	wants(t, r, Note, "not known")
+	for _, release := range []string{"6.10-rc3", "7.0-amd64"} {
+		r = &Report{}
+		r.Kernel(machine(t, map[string]string{"proc/sys/kernel/osrelease": release + "\n"}))
+		wants(t, r, OK, "Linux "+release+" has FUSE passthrough")
+	}
+	for _, release := range []string{"", "unknown"} {
+		r = &Report{}
+		r.Kernel(machine(t, map[string]string{"proc/sys/kernel/osrelease": release, "dev/fuse": ""}))
+		wants(t, r, Note, "not known")
+	}
 }
 
 func TestPrivileges(t *testing.T) {

@@ -55,6 +55,12 @@ func (m Mount) Owner() int {
 	return -1
 }
 
+// Admits reports whether a user may access the files: those of a private mount are refused to
+// everyone else, even to root.
+func (m Mount) Admits(uid int) bool {
+	return m.Owner() == uid || slices.Contains(strings.Split(m.options, ","), "allow_other")
+}
+
 // Mounts reads the mount table of this process.
 func Mounts() ([]Mount, error) { return mountsOf("/proc/self") }
 

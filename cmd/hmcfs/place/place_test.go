@@ -235,17 +235,21 @@ func TestParseMounts(t *testing.T) {
 	table := "malformed\n99 35 0:50 / /merged rw - overlay overlay rw,lowerdir=" + strings.Repeat("/layer:", 20_000) + "\n" +
 		`36 35 98:0 / /mnt1 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 40 35 0:42 / /mnt/with\040space rw,nosuid shared:2 - fuse.hmcfs hmcfs rw,user_id=1000,group_id=0
+43 35 0:44 / /mnt/shared rw - fuse.hmcfs hmcfs rw,user_id=1000,group_id=0,allow_other
 41 35 0:43 / /mnt\134x rw - tmpfs none rw
 `
 	all, err := parseMounts(strings.NewReader(table))
-	if err != nil || len(all) != 3 {
+	if err != nil || len(all) != 4 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	if m := all[1]; m.MountPoint != "/mnt/with space" || !m.IsHMCFS() || m.Owner() != 1000 || m.Dev != "0:42" {
 		t.Errorf("%+v", m)
 	}
-	if all[2].MountPoint != `/mnt\x` || all[2].Owner() != -1 {
-		t.Errorf("%+v", all[2])
+	if private, shared := all[1], all[2]; !private.Admits(1000) || private.Admits(0) || !shared.Admits(0) {
+		t.Errorf("root, or the owner, is admitted wrongly: %+v, %+v", private, shared)
+	}
+	if all[3].MountPoint != `/mnt\x` || all[3].Owner() != -1 {
+		t.Errorf("%+v", all[3])
 	}
 }
 

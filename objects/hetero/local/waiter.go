@@ -274,9 +274,9 @@ func (w *waiter) tooLate(i int) error {
 	case unasked != nil && w.plan.timeout == 0:
 		return w.client.failure(unasked)
 	case unasked != nil:
-		return fmt.Errorf("%w: nothing for %v, and %w", w.plan.late, w.plan.timeout, unasked)
+		return fmt.Errorf("%w: waited for %v, and %w", w.plan.late, w.plan.timeout, unasked)
 	case w.plan.timeout == 0:
 		return w.plan.late
 	}
-	return fmt.Errorf("%w: nothing for %v", w.plan.late, w.plan.timeout)
+	return fmt.Errorf("%w: waited for %v", w.plan.late, w.plan.timeout)
 }

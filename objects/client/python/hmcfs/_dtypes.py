@@ -74,6 +74,11 @@ def of_plain(dtype: Any, what: str) -> Type:
     return known
 
 
+def of_format(text: str) -> str:
+    """Return the name of the type of a memoryview's elements; "" if it has none."""
+    return next((t.name for t in TYPES.values() if t.ctype is not None and t.ctype._type_ == text), "")
+
+
 def of_descr(descr: Any) -> str:
     """Return the name of the type string of a .npy file: the string itself if it has none."""
     if isinstance(descr, str) and descr in _DESCRS:

@@ -354,7 +354,12 @@ class FileSystem:
         if size <= 0 or min(lengths, default=1) < 0:
             raise _errors.Invalid(f"an array of {shape} elements has no bytes")
         self._give_back()
-        region = Region(self._open()[0], size, passed=True)
+        try:
+            region = Region(self._open()[0], size, passed=True)
+        except OSError as e:
+            if e.errno != errno.ENOMEM:
+                raise
+            raise _errors.NoMemory(f"{what}: {e.strerror}") from e
         with self._lock:
             self._regions[region.start] = region
         array, shaped = make(region, lengths)
@@ -434,7 +439,8 @@ class FileSystem:
         """Make keys name memory, which must be of empty(): it stays this process's, and nothing is copied."""
         session, lists = self._open()[0], []
         for key, x in data.items():
-            blobs = self._registered(session, flat(x, True, f"key {key!r}"))
+            view = flat(x, False, f"key {key!r}")
+            blobs = self._registered(session, view)
             if blobs is None:
                 raise _errors.Invalid("mset names memory itself, which must be of empty(); d2h and set keep a copy", key)
             lists.append(blobs)
@@ -668,7 +674,7 @@ def connect(path: str | None = None) -> FileSystem:
     """
     path = path or os.environ.get("HMCFS_MOUNT")
     if path is None:
-        only = _mount_of(os.getcwd()) or _only(sorted({*_mounts(), *_served()}))
+        only = _mount_of(os.getcwd()) or _only(sorted({*_mounts(os.geteuid()), *_served()} or _mounts()))
         return FileSystem(only, _socket_of(only))
     path = os.path.realpath(path)
     try:
@@ -687,12 +693,14 @@ def connect(path: str | None = None) -> FileSystem:
     return FileSystem(found, _socket_of(found))
 
 
-def _mounts() -> list[str]:
+def _mounts(admitted: int | None = None) -> list[str]:
+    """Return the mounts: all, or those that admit a user."""
     found = []
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
         for line in f:
             before, _, after = line.partition(" - ")
-            if after.split(" ")[0] in ("fuse.hmcfs", "hmcfs"):
+            kind, _, options = after.rstrip("\n").split(" ", 2)
+            if kind in ("fuse.hmcfs", "hmcfs") and (admitted is None or {f"user_id={admitted}", "allow_other"} & {*options.split(",")}):
                 point = before.split(" ")[4]
                 for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
                     point = point.replace(code, char)

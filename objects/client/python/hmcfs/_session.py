@@ -231,10 +231,13 @@ class Session:
 
     def start(self, verb: str, keys: Sequence[str] = (), lists: Sequence[_frames.Blobs] = (), **options: Any) -> Answer:
         """Send a call."""
-        encoded = [k.encode(errors="surrogateescape") for k in keys]
-        for key in encoded:
-            if len(key) > 255:
-                raise _errors.Invalid("a key has at most 255 bytes", os.fsdecode(key))
+        encoded = []
+        for key in keys:
+            if not isinstance(key, str):
+                raise TypeError(f"a key is text, not {key!r}")
+            encoded.append(key.encode(errors="surrogateescape"))
+            if len(encoded[-1]) > 255:
+                raise _errors.Invalid("a key has at most 255 bytes", key)
         return self._start(lambda number: _frames.call(verb, number, encoded, lists, **options), options.get("timeout", 0))
 
     def file(self, verb: str, name: bytes = b"", other: bytes = b"", data: "bytes | memoryview" = b"", **fields: Any) -> _frames.FileAnswer:

@@ -88,6 +88,8 @@ def save_file(tensors: Any, path: str, metadata: "Mapping[str, str] | None" = No
 
 def _kind_of(x: Any, what: str) -> tuple[str, tuple[int, ...]]:
     """Return the type and shape of an array or a tensor."""
+    if isinstance(x, memoryview) and _dtypes.of_format(x.format):  # as of empty() without NumPy
+        return _dtypes.of_format(x.format), tuple(x.shape or ())
     kind, shape = type_and_shape(x)
     if not kind:
         raise _errors.Invalid(f"{what}: {type(x).__name__} is no array or tensor; give numpy.asarray(x)")

@@ -85,7 +85,13 @@ def files(fs):
         assert (f.dtype, f.shape) == ("int32", (5, 7)) and memoryview(f).tobytes() == content(7, 140)
     refused(hmcfs.Unsupported, "the package numpy", lambda: hmcfs.load_file(fs.path + "/host/plain.npy"))
     refused(hmcfs.Invalid, "no array", lambda: hmcfs.save_file({"x": b"abc"}, fs.path + "/host/plain.safetensors"))
-    for name in ("sim0/plain", "host/plain.npy"):
+    x = fs.empty((3, 5), "f4")
+    x.cast("B")[:] = content(8, 60)
+    hmcfs.save_file({"x": x, "y": memoryview(content(9, 7))}, fs.path + "/host/plain.safetensors")
+    for name, want in (("x", ("float32", (3, 5), content(8, 60))), ("y", ("uint8", (7,), content(9, 7)))):
+        with fs.open(f"host/plain.safetensors.tensors/{name}.npy") as f:
+            assert (f.dtype, f.shape, memoryview(f).tobytes()) == want
+    for name in ("sim0/plain", "host/plain.npy", "host/plain.safetensors"):
         fs.remove(name)
 
 

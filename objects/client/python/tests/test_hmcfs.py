@@ -126,9 +126,24 @@ def test_keys_name_memory(fs):
     y = np.zeros_like(x)
     fs.mget(["live"], out=[y])
     assert x.tobytes() == y.tobytes()
-    with pytest.raises(hmcfs.Invalid, match="empty"):
-        fs.mset({"other": y})
+    for other in (y, y.tobytes()):
+        with pytest.raises(hmcfs.Invalid, match="empty"):
+            fs.mset({"other": other})
     fs.delete("live")
+
+
+def test_refusals_name_the_cause(fs):
+    with pytest.raises(TypeError, match=r"a key is text, not \['a'\]"):
+        fs.get(["a"])
+    with pytest.raises(hmcfs.NoMemory, match="1125899906842624 elements"):
+        fs.empty(1 << 50)
+
+
+def test_mounts_that_admit_a_user(fs):
+    if fs.path not in hmcfs._fs._mounts():
+        pytest.skip("nothing is mounted")
+    assert fs.path in hmcfs._fs._mounts(os.stat(fs.path).st_uid)
+    assert fs.path not in hmcfs._fs._mounts(1234567)
 
 
 def test_publish(fs):
