@@ -12,9 +12,10 @@
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session: to notice its end and, after an upgrade, for calls in frames. It executes a call in a frame itself if
-// nothing else has arrived and the call does not wait, has no timeout and is not one in the background, and each other one on a goroutine
-// of its own. If its call takes longer than about a millisecond, and more with thousands of sessions, another goroutine reads (turns).
+// session: to notice its end and, after an upgrade, for calls in frames. Sessions with frames share it (attendants). It executes a call in a frame itself if
+// nothing else of the session has arrived and the call does not wait, has no timeout and is not one in the background, and each other one on a goroutine
+// of its own. If its call takes longer than about a millisecond, another goroutine reads (turns). The rest of a frame that
+// has arrived in part is read by a goroutine of the session, so that no session waits for the client of another.
 // Calls over HTTP have connections of their own. At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
@@ -47,9 +48,11 @@
 //	  listener.mu
 //	sessions.mu
 //	  listener.mu
+//	attendants.mu
+//	  attendant.mu
+//	    turns.mu
 //	endings.mu
 //	openFiles.mu
-//	turns.mu
 //	framed.mu
 //	framed.sending
 //

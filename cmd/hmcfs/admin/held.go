@@ -59,7 +59,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
 		return
 	}
-	defer func() { _ = c.Close() }()
+	defer c.free()
 	if buffered.Reader.Buffered() > 0 {
 		err = fmt.Errorf("%w: bytes before the session began", errInvalid)
 	} else {

@@ -133,11 +133,10 @@ type Server struct {
 	// fileCalls has calls on files whose memory is used again.
 	fileCalls sync.Pool
 	// lastFile is the number of the last open file of a session.
-	lastFile atomic.Uint64
-	// pollers bounds the sessions that poll for the next call.
-	pollers *frames.Pollers
-	turns   turns
-	done    chan struct{}
+	lastFile   atomic.Uint64
+	attendants attendants
+	turns      turns
+	done       chan struct{}
 }
 
 type connKey struct{}
@@ -335,7 +334,8 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
-	s.numbered, s.pollers = numberedVerbs(all), frames.NewPollers()
+	s.numbered = numberedVerbs(all)
+	s.attendants.open(&s.turns)
 }
 
 func addProfiles(mux *http.ServeMux) {
