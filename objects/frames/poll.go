@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -95,14 +97,14 @@ func (p *Poller) Read(b []byte) (int, error) {
 func (p *Poller) poll(fd uintptr) bool {
 	first := !p.looked
 	p.looked = true
-	if p.read(int(fd)) {
+	if p.read(fd) {
 		return true
 	}
-	return first && p.spin(int(fd))
+	return first && p.spin(fd)
 }
 
 // spin reads until there is something, or the time is over.
-func (p *Poller) spin(fd int) bool {
+func (p *Poller) spin(fd uintptr) bool {
 	if p.pause > 0 {
 		p.pause--
 		return false
@@ -129,11 +131,10 @@ func (p *Poller) spin(fd int) bool {
 	return false
 }
 
-// read makes one attempt. With syscall.Read, and not that of another package, the race detector
-// knows that what the peer did before it wrote comes before what is done with the answer.
-func (p *Poller) read(fd int) bool {
+// read makes one attempt.
+func (p *Poller) read(fd uintptr) bool {
 	for {
-		n, err := syscall.Read(fd, p.into)
+		n, err := nowait.Read(fd, p.into)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

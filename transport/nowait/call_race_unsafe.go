@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read and write make one attempt at a socket that does not block. These calls tell the race
-// detector that a peer's answer comes after what it answers.
-func read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
+// Read makes one attempt to read from a socket that does not block. Its errors are those of read(2). This call and
+// that of Write tell the race detector that a peer's answer comes after what it answers.
+func Read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
 
-func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
+// Write makes one attempt to write to such a socket.
+func Write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
 
 // sendMessage is sendmsg(2).
 func sendMessage(fd uintptr, head *unix.Msghdr) (int, error) {

@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read and write make one attempt at a socket that does not block.
-func read(fd uintptr, p []byte) (int, error) {
+// Read makes one attempt to read from a socket that does not block. Its errors are those of read(2).
+func Read(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
-func write(fd uintptr, p []byte) (int, error) {
+// Write makes one attempt to write to such a socket.
+func Write(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 

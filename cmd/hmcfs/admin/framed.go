@@ -19,6 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -57,6 +58,10 @@ type framed struct {
 
 	// sending is held while a frame is written.
 	sending sync.Mutex
+	// out is the socket of conn. A write by it does not wake the runtime's monitor, which would delay a copy
+	// that another call has in progress.
+	// +checklocks:sending
+	out *nowait.Socket
 	// deadline is the time at which writes fail.
 	// +checklocks:sending
 	deadline time.Time
@@ -84,8 +89,12 @@ type framed struct {
 
 // attendFrames serves the frames of a session and returns when the session must end.
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
+	out, err := nowait.NewSocket(c.UnixConn)
+	if err != nil {
+		return err
+	}
 	f := &framed{
-		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
+		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls, out: out,
 		calls: map[uint64]callLife{}, over: make(chan error, 1),
 	}
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
@@ -342,7 +351,11 @@ func (f *framed) send(b []byte) error {
 			return f.broken
 		}
 	}
-	if _, f.broken = f.conn.Write(b); f.broken != nil {
+	n, err := f.out.Write(b)
+	if err == nil && n < len(b) { // the client has not read for a while
+		_, err = f.conn.Write(b[n:])
+	}
+	if f.broken = err; err != nil {
 		_ = f.conn.Close() // the client has not read for too long, or is gone
 	}
 	return f.broken
