@@ -131,13 +131,18 @@ func (a *answer) futures(futures []*hetero.Future, err error, left <-chan struct
 	return nil
 }
 
-// await sends the rest of the lines as they come.
+// await sends the rest of the lines as they come, the last of them with the end of the answer: to wake
+// a client twice takes longer than all the rest.
 func (a *answer) await(e *endings, todo int, left <-chan struct{}) {
-	for todo > 0 {
+	for {
 		select {
 		case <-e.came:
 			todo -= a.putAll(e.take())
 		case <-left:
+			return
+		}
+		if todo == 0 {
+			a.end()
 			return
 		}
 		if a.flush() != nil {

@@ -189,7 +189,7 @@ func (w *waiter) await(ctx context.Context) {
 			r.all(ctx)
 		case objects.EventCreated, objects.EventPublished:
 			if i, ours := places[e.Key]; ours && w.plan.published == (e.Kind == objects.EventPublished) {
-				r.one(ctx, i)
+				r.came(ctx, i)
 			}
 		default: // no key has appeared
 		}
@@ -225,23 +225,46 @@ func (r *retrier) all(ctx context.Context) {
 // one tries a key, unless it is done; if an attempt is in progress, its goroutine tries the
 // key again afterwards.
 func (r *retrier) one(ctx context.Context, i int) {
+	if begun, _ := r.begin(i); begun {
+		r.start(ctx, i)
+	}
+}
+
+// came is one for a key that has appeared. If the call waits for no other, the caller itself tries it: to wake
+// another thread, perhaps of a processor that sleeps, takes longer than all else but the copy.
+func (r *retrier) came(ctx context.Context, i int) {
+	switch begun, last := r.begin(i); {
+	case begun && last:
+		r.attempt(ctx, i)
+	case begun:
+		r.start(ctx, i)
+	}
+}
+
+// begin records that a key is tried, and reports whether the caller has to do so, and whether no other key is absent.
+func (r *retrier) begin(i int) (begun, last bool) {
 	w := r.waiter
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	p, absent := w.absent[i]
 	if absent {
 		w.absent[i] = progress{trying: true, again: p.trying, unasked: p.unasked}
 	}
-	w.mu.Unlock()
-	if !absent || p.trying {
-		return
-	}
+	return absent && !p.trying, len(w.absent) == 1
+}
+
+func (r *retrier) start(ctx context.Context, i int) {
 	r.slots <- struct{}{}
 	r.work.Go(func() {
 		defer func() { <-r.slots }()
-		for again := true; again; {
-			again = r.finish(i, w.tryOnce(ctx, i))
-		}
+		r.attempt(ctx, i)
 	})
+}
+
+func (r *retrier) attempt(ctx context.Context, i int) {
+	for again := true; again; {
+		again = r.finish(i, r.waiter.tryOnce(ctx, i))
+	}
 }
 
 // finish records the result of an attempt, and reports whether to try again.
