@@ -51,10 +51,10 @@ for round in itertools.count():
     def offer():
         return fs.publish("py-step", step[:n])
     def take():
-        return other.subscribe("py-step", out=theirs[:n], timeout=60)
+        return other.subscribe("py-step", out=theirs[:n], timeout=180)
     first, second = (offer, take) if round % 2 else (take, offer)
     for coming in (first(), second()):
-        coming.result(timeout=60)
+        coming.result(timeout=180)
     assert theirs[:n].tobytes() == want, f"round {round}: other bytes were published"
     fs.set("py-copy", want)
     assert other.get("py-copy") == want

@@ -17,7 +17,8 @@
 //
 // The journal is a mapped file outside of the directory which has the layers, too (docs/adr/0027, 0028).
 // Open makes its commits again before it returns; if that fails, Open does, and the next one
-// repeats all of it. What can't be used of a journal is dropped, and logged.
+// repeats all of it. What can't be used of a journal is dropped, and logged. If the file is removed or replaced meanwhile, the first
+// change of the next layer makes it anew (journalfile.go).
 //
 // Badger is configured for low memory use: small tables, a small block cache, no
 // compression, and all values in the tables, so that its value log stays empty and needs no
