@@ -76,8 +76,15 @@ func greetByHand(c *net.UnixConn) error {
 	if err := frames.Finish(b, len(head)); err != nil {
 		return err
 	}
-	_, err := c.Write(b)
-	return err
+	channel, theirs, err := frames.NewChannel()
+	if err != nil {
+		return err
+	}
+	rights, err := frames.Rights([]*os.File{theirs})
+	if err == nil {
+		_, _, err = c.WriteMsgUnix(b, rights, nil)
+	}
+	return errors.Join(err, theirs.Close(), channel.Close())
 }
 
 // answerByHand answers calls with success until the client ends the session: new ones, or those that are asked again.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -43,6 +44,13 @@ type framed struct {
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
 	files  *openFiles     // nil if the server has no files
+	// channel passes descriptors, and passing is held from the frame of a request with some until they are received: in this order
+	// they were sent. life is the context of requests.
+	channel *frames.Channel
+	passing sync.Mutex
+	// replying is held from sending the descriptors of an answer until its frame is sent: in this order the client receives them.
+	replying sync.Mutex
+	life     context.Context //nolint:containedctx // it ends with the session
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
@@ -68,6 +76,9 @@ type framed struct {
 	// calls are the contexts of the calls in progress, by their number.
 	// +checklocks:mu
 	calls map[uint64]callLife
+	// watches have a buffer of one, which is full when the next events may be sent, by the numbers of their requests.
+	// +checklocks:mu
+	watches map[uint64]chan struct{}
 	// lives are contexts of calls that have ended, at most maxIdle, for later ones.
 	// +checklocks:mu
 	lives []callLife
@@ -86,8 +97,15 @@ type framed struct {
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
-		calls: map[uint64]callLife{}, over: make(chan error, 1),
+		calls: map[uint64]callLife{}, watches: map[uint64]chan struct{}{}, over: make(chan error, 1),
 	}
+	channel, theirs, err := frames.NewChannel()
+	if err != nil {
+		return err
+	}
+	f.channel = channel
+	defer func() { _ = channel.Close() }() // what was not received is closed
+	defer func() { _ = theirs.Close() }()  // the client has it
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
 		return err
@@ -115,7 +133,8 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 		f.files = s.openFiles(ctx, c, one)
 		one.files = f.files
 	}
-	if err := f.send(hello); err != nil {
+	f.life, one.stop = context.WithCancel(ctx)
+	if err := f.greet(hello, theirs); err != nil {
 		return err
 	}
 	f.read = func() { f.receive(ctx) }
@@ -125,6 +144,18 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 		go f.read()
 		return <-f.over
 	})
+}
+
+// greet sends the greeting with the client's end of the channel.
+func (f *framed) greet(hello []byte, theirs *os.File) error {
+	rights, err := frames.Rights([]*os.File{theirs})
+	if err == nil {
+		err = f.conn.SetWriteDeadline(time.Now().Add(f.server.opts.Handshake))
+	}
+	if err == nil {
+		_, _, err = f.conn.WriteMsgUnix(hello, rights, nil) // a new connection has room for it
+	}
+	return err
 }
 
 // contain ends the session after a panic: what its calls have done is unknown. It must be deferred.
@@ -178,6 +209,10 @@ func (f *framed) frame(ctx context.Context) (more bool, err error) {
 		err = f.call(ctx, h)
 	case h.Kind == frames.KindFile:
 		err = f.fileCall(h) //nolint:contextcheck // calls on files end with the session
+	case h.Kind == frames.KindRequest:
+		err = f.request(h) //nolint:contextcheck // requests end with the session
+	case h.Kind == frames.KindMore && h.Size == 0:
+		f.more(h.ID)
 	case h.Kind == frames.KindCancel && h.Size == 0:
 		f.cancel(h.ID)
 	default:
