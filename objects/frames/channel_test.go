@@ -114,7 +114,7 @@ func TestChannelRefuses(t *testing.T) {
 		send(8, 1)
 	}
 	refused("many of another request", 9, 1, "more than 64 requests")
-	if err := a.Close(); err != nil {
+	if err = a.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got, err = b.Receive(8, 1, nil, 0)

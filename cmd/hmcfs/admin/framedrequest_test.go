@@ -15,11 +15,11 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// newSharingRig returns a server with keys and a sharer.
-func newSharingRig(t testing.TB, uid int) (*keyedRig, *sharer) {
+// newSharingRig returns a server with keys and a sharer, whose peers are another user.
+func newSharingRig(t testing.TB) (*keyedRig, *sharer) {
 	t.Helper()
 	behind := &sharer{memory: kit.Memfd(t, 7, memorySize)}
-	return newKeyedRigWith(t, uid, func(o *admin.Options) { o.Sharer = behind }), behind
+	return newKeyedRigWith(t, owner+1, func(o *admin.Options) { o.Sharer = behind }), behind
 }
 
 // request sends a request that announces descriptors.
@@ -61,7 +61,7 @@ func (f *framesByHand) replied(kind frames.Kind, id uint64, into any) (descripto
 
 // TestWrongRequests makes requests that no proper client makes, with descriptors, of which none may be left. The session goes on.
 func TestWrongRequests(t *testing.T) {
-	r, behind := newSharingRig(t, owner+1)
+	r, behind := newSharingRig(t)
 	f := openFrames(t, r.socket)
 	memory := kit.Memfd(t, 3, memorySize)
 	const good = `{"device":"sim0","memory":{"family":"sim","size":4,"pieces":[{"kind":"memfd","fd":0,"size":4}]}}`
@@ -120,7 +120,7 @@ func TestWrongRequests(t *testing.T) {
 
 // TestExportsAreHeld holds exports by requests: each until it is cancelled, or the session ends.
 func TestExportsAreHeld(t *testing.T) {
-	r, behind := newSharingRig(t, owner+1)
+	r, behind := newSharingRig(t)
 	f := openFrames(t, r.socket)
 	file := kit.Memfd(t, 3, 1)
 	for id := uint64(1); id <= 3; id++ {
@@ -149,7 +149,7 @@ func TestExportsAreHeld(t *testing.T) {
 
 // TestHeldExportsAreBounded holds as many as a user may have calls in progress. Those of a client that dies end.
 func TestHeldExportsAreBounded(t *testing.T) {
-	r, behind := newSharingRig(t, owner+1)
+	r, behind := newSharingRig(t)
 	f := openFrames(t, r.socket)
 	file := kit.Memfd(t, 3, 1)
 	held := 0
@@ -264,7 +264,7 @@ func FuzzRequest(f *testing.F) {
 			f.Add(uint8(verb), []byte(text), uint8(1), uint8(1))
 		}
 	}
-	r, _ := newSharingRig(f, owner+1)
+	r, _ := newSharingRig(f)
 	file := kit.Memfd(f, 3, memorySize)
 	f.Fuzz(func(t *testing.T, verb uint8, text []byte, sent, announced uint8) {
 		h := openFrames(t, r.socket)
