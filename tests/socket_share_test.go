@@ -20,6 +20,8 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
@@ -334,22 +336,49 @@ func TestExportEndsWithItsHolder(t *testing.T) {
 	eventuallyCut(t, f)
 }
 
-// upgraded returns a connection on which the daemon waits for a frame.
-func upgraded(t *testing.T, m *mnt.M, path string) *net.UnixConn {
+// byHand is a session without the library, whose greeting has been read.
+type byHand struct {
+	*net.UnixConn
+
+	channel *frames.Channel
+	files   []*os.File
+}
+
+// Read implements io.Reader, for descriptors as well.
+func (h *byHand) Read(b []byte) (int, error) {
+	var none *owner.Guard
+	in, err := none.Receive(h.UnixConn, 0, b)
+	h.files = append(h.files, in.Files...)
+	return max(in.N, 0), err
+}
+
+func sessionByHand(t *testing.T, m *mnt.M) *byHand {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(m.RuntimeDir, "admin.sock"), Net: "unix"})
 	must(t, err)
+	h := &byHand{UnixConn: c}
 	t.Cleanup(func() { _ = c.Close() })
 	must(t, c.SetDeadline(time.Now().Add(mntPatience)))
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: 0\r\n\r\n",
-		path, adminapi.DescriptorProtocol)
+	_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: 0\r\n\r\n",
+		adminapi.PathSession, frames.Protocol)
+	must(t, err)
+	const hello = frames.HeaderSize + 4 + 32
 	var head []byte
-	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one...) {
-		if _, err := c.Read(one); err != nil {
+	for one := make([]byte, 1); ; head = append(head, one...) {
+		if at := bytes.Index(head, []byte("\r\n\r\n")); at > 0 && len(head) == at+4+hello {
+			break
+		}
+		if _, err := h.Read(one); err != nil {
 			t.Fatalf("after %q: %v", head, err)
 		}
 	}
-	return c
+	if len(h.files) != 1 {
+		t.Fatalf("%d descriptors came with the greeting", len(h.files))
+	}
+	h.channel, err = frames.AdoptChannel(h.files[0])
+	must(t, err)
+	t.Cleanup(func() { _ = h.channel.Close() })
+	return h
 }
 
 // daemonFiles returns the number of the daemon's descriptors.
@@ -373,36 +402,44 @@ func TestBadClientsLeaveNothing(t *testing.T) {
 	eventuallyCut(t, f)
 	create(t, f, 1, 1<<20)
 	before := daemonFiles(t, m)
-	silent := upgraded(t, m, adminapi.PathBind)
+	silent := sessionByHand(t, m)
 	memory := memfd(t, 4096)
 	defer func() { must(t, memory.Close()) }()
 	at, err := os.OpenFile(f, unix.O_PATH, 0)
 	must(t, err)
 	defer func() { must(t, at.Close()) }()
-	rights := unix.UnixRights(int(at.Fd()), int(memory.Fd()))
-	for i, text := range []string{
-		"\x00", "\x00\x00\x00\x08{}", // then disconnect
-		"\xff\xff\xff\xff", "\x00\x00\x00\x02[]", "\x00\x00\x00\x04\x00\x00\x00\x00",
-		"\x00\x00\x00\x02{}", "\x00\x00\x00\x02{}and more",
+	must(t, silent.channel.Send(1, []*os.File{at, memory})) // and no request
+	for text, answered := range map[string]bool{
+		"": false, "{": true, "{}": true, "[]": true, `{"memory":{}} {}`: true, `{"x":1}`: true, `{"hold":true,"kind":"?"}`: true,
 	} {
-		for _, path := range []string{adminapi.PathBind, adminapi.PathExport} {
-			c := upgraded(t, m, path)
-			_, _, err := c.WriteMsgUnix([]byte(text), rights, nil)
-			must(t, err)
-			if i >= 2 {
-				answer, err := io.ReadAll(c)
-				if err == nil && !strings.Contains(string(answer), `"failure":`) {
-					t.Errorf("%q to %s was answered %q", text, path, answer)
+		for _, verb := range []frames.RequestVerb{frames.RequestRegister, frames.RequestBind, frames.RequestExport, frames.RequestVerify} {
+			for _, announced := range []int{1, 2, 3} {
+				h := sessionByHand(t, m)
+				must(t, h.channel.Send(1, []*os.File{at, memory}))
+				b := append(frames.BeginRequest(nil, verb, announced, 1), text...)
+				must(t, frames.Finish(b, 0))
+				if !answered { // it is cut off
+					b = b[:len(b)-1]
 				}
+				_, err := h.Write(b)
+				must(t, err)
+				if answered {
+					head := make([]byte, frames.HeaderSize)
+					_, err = io.ReadFull(h, head)
+					must(t, err)
+					if kind := frames.Kind(head[4]); kind != frames.KindFailure {
+						t.Errorf("%q as request %d with %d descriptors was answered with kind %d", text, verb, announced, kind)
+					}
+				}
+				must(t, errors.Join(h.Close(), h.channel.Close()))
 			}
-			must(t, c.Close())
 		}
 	}
 	// A descriptor of another file system is not accepted as proof.
 	if _, err := m.Client().Export(t.Context(), memory, ""); err == nil || !strings.Contains(err.Error(), "first descriptor") {
 		t.Errorf("a memfd in place of the file: %v", err)
 	}
-	must(t, silent.Close())
+	must(t, errors.Join(silent.Close(), silent.channel.Close()))
 	kit.Eventually(t, mntPatience, func() error {
 		if now := daemonFiles(t, m); now > before {
 			return fmt.Errorf("the daemon has %d descriptors, %d before", now, before)

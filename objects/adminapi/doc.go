@@ -21,7 +21,7 @@
 //	POST /v1/session            SessionLine, which lasts
 //	POST /v1/register           Register -> Registered
 //	POST /v1/hetero/VERB        Call -> a Line for each key
-//	GET  /v1/keys               a Key for each; ?prefix=P, ?published=1
+//	GET  /v1/keys               a Key for each; ?prefix=P, ?published=1, ?after=KEY
 //	GET  /v1/events             an Event for each, without end
 //	…    /v1/files/NAME         files: see PathFiles
 //	GET  /metrics               Prometheus text
@@ -52,7 +52,7 @@
 // closing its direction of the call's connection: the call ends, and its lines say so. What
 // was published stays.
 //
-// With "Upgrade: hmcfs-frames-2" the response to /v1/session is 101, and the connection carries
+// With "Upgrade: hmcfs-frames-3" the response to /v1/session is 101, and the connection carries
 // the calls themselves, as binary frames: see package frames and docs/wire.md, "Sessions of clients". Such a session can
 // be named over HTTP, too.
 //
@@ -76,11 +76,8 @@
 // # Descriptors
 //
 // Above, memory behind a descriptor is named by process and descriptor number, which only root
-// and the process's user can open. To pass the descriptor itself, a client upgrades bind, export,
-// register, collect or verify to DescriptorProtocol, sends one frame with a BindRequest, an
-// ExportRequest, a Register, a CollectRequest or a VerifyRequest, and receives one with a Reply.
-// docs/wire.md, "Requests with descriptors", describes the frames and the JSON for clients in other
-// languages; a field that is added here is added there.
+// and the process's user can open. To pass the descriptor itself, a client makes the request in a session's frames, with the same
+// JSON; a field that is added here is added to docs/wire.md.
 //
 // # Lock order
 //

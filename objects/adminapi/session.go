@@ -127,8 +127,6 @@ type Register struct {
 	// Target is true if the single descriptor is of a file that claim may name as the
 	// destination of a publication.
 	Target bool `json:"target,omitempty"`
-	// Descriptors is the number of descriptors passed with the request.
-	Descriptors int `json:"descriptors,omitempty"`
 	// Number is the number that the memory had before, in a session that is continued.
 	Number hetero.MemoryID `json:"number,omitempty"`
 }
@@ -136,6 +134,24 @@ type Register struct {
 // Registered is the answer to Register.
 type Registered struct {
 	Memory hetero.MemoryID `json:"memory"`
+}
+
+// KeysRequest asks for the keys that begin with a prefix, or for the publications with Published set, that come after one.
+type KeysRequest struct {
+	Prefix    string `json:"prefix,omitempty"`
+	Published bool   `json:"published,omitempty"`
+	After     string `json:"after,omitempty"`
+}
+
+// KeysAnswer is one page of a list: there are More keys after the last of it.
+type KeysAnswer struct {
+	Keys []Key `json:"keys"`
+	More bool  `json:"more,omitempty"`
+}
+
+// EventsAnswer has events of the stream, or none in the first answer, which says that it has begun.
+type EventsAnswer struct {
+	Events []Event `json:"events"`
 }
 
 // Key is a line of the list of keys.

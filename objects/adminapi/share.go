@@ -12,11 +12,8 @@ const (
 	PathExport = "/v1/export"
 )
 
-// DescriptorProtocol is the protocol that a client upgrades to in order to pass descriptors.
-const DescriptorProtocol = "hmcfs-descriptors"
-
-// File names a file by one of its fields. If descriptors are passed it has no Ino, and without a
-// Path the first descriptor is the file.
+// File names a file by one of its fields. A request of a session's frames has no Ino, and without a Path the first descriptor is
+// the file.
 type File struct {
 	// Path is the file's path, absolute or from the root of the mount. Symbolic links are not
 	// followed.
@@ -25,14 +22,11 @@ type File struct {
 	Ino metadata.Ino `json:"ino,omitempty"`
 }
 
-// BindRequest makes memory of another process the content of a file.
+// BindRequest makes memory of another process the content of a file. If descriptors of the memory are passed, a piece's fd is an
+// index into these, from 0; otherwise it is a descriptor number in the process pid.
 type BindRequest struct {
 	File
 	Memory share.Memory `json:"memory"`
-	// Descriptors is the number of descriptors of the memory passed with the request, not
-	// counting the file's. If it is 0, a piece's fd is a descriptor number in the process pid;
-	// otherwise it is an index into these, from 0.
-	Descriptors int `json:"descriptors,omitempty"`
 }
 
 // BindAnswer describes the file after a bind.
@@ -51,7 +45,7 @@ type ExportRequest struct {
 	Kind devices.HandleKind `json:"kind,omitempty"`
 	// Holder is a process: when it exits, the export ends.
 	Holder int `json:"holder,omitempty"`
-	// Hold makes the export end with the connection on which descriptors are passed.
+	// Hold makes the export last until the request, one of a session's frames, is cancelled, or the session ends.
 	Hold bool `json:"hold,omitempty"`
 	// Text requests names only, as without descriptors, even if descriptors could be passed.
 	Text bool `json:"text,omitempty"`
@@ -63,23 +57,4 @@ type ExportRequest struct {
 type EndAnswer struct {
 	Ino   metadata.Ino `json:"ino"`
 	Ended bool         `json:"ended"`
-}
-
-// Reply is the answer if descriptors are passed. One of its fields is set.
-type Reply struct {
-	// Failure is the error, and Status the status that plain HTTP would have.
-	Failure *Error      `json:"failure,omitempty"`
-	Status  int         `json:"status"`
-	Bound   *BindAnswer `json:"bound,omitempty"`
-	// Memory describes the exported memory: a piece's fd is the index of its descriptor among
-	// those of the reply.
-	Memory *share.Memory `json:"memory,omitempty"`
-	// Descriptors is the number of descriptors passed with the reply.
-	Descriptors int        `json:"descriptors,omitempty"`
-	Ended       *EndAnswer `json:"ended,omitempty"`
-	// Registered is memory that was registered in a session.
-	Registered *Registered `json:"registered,omitempty"`
-	// Collected and Verified are the answers to requests on several files.
-	Collected *CollectAnswer `json:"collected,omitempty"`
-	Verified  *VerifyAnswer  `json:"verified,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,8 @@ type answer struct {
 	alone bool
 	// into receives the data of the answer to a call on files; nil is none.
 	into []byte
+	// once is true for a request, which no later daemon is asked for.
+	once bool
 	// over is true when the last frame has been read.
 	over bool
 	// begun is true after the report that the call continues in the background.
@@ -81,11 +84,14 @@ type part struct {
 	body []byte
 	// data is the rest of the frame if it was read into the answer's memory.
 	data []byte
+	// files are the descriptors that came with it, and lost is the error of their reception.
+	files []*os.File
+	lost  error
 }
 
 // isLast reports whether no more parts follow.
 func (p part) isLast() bool {
-	return p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer
+	return p.kind == frames.KindLast || p.kind == frames.KindFailure || p.kind == frames.KindFileAnswer || p.kind == frames.KindReply
 }
 
 const (
@@ -180,6 +186,8 @@ func (a *answer) add(number uint64, p part) {
 	if a.number == number {
 		a.parts = append(a.parts, p)
 		a.answered = p.isLast()
+	} else {
+		adminapi.CloseAll(p.files)
 	}
 	a.mu.Unlock()
 	a.signal()
@@ -393,9 +401,11 @@ func (a *answer) end() {
 	go func() {
 		defer a.session.forget(a)
 		for !a.over {
-			if _, err := a.next(); err != nil {
+			p, err := a.next()
+			if err != nil {
 				return
 			}
+			adminapi.CloseAll(p.files)
 		}
 	}()
 }

@@ -3,14 +3,10 @@ package client
 import (
 	"context"
 	"os"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 )
-
-// endless bounds a collective if the context sets no deadline: it ends with the context, the
-// daemon, or an error.
-const endless = 30 * 24 * time.Hour
 
 // Collect runs a collective whose ranks are files of one mount, of any devices and nodes.
 // sources are the ranks' inputs, targets receive their results; both have an entry for each
@@ -19,23 +15,23 @@ const endless = 30 * 24 * time.Hour
 // are complete. The end of the context, or of this process, stops it.
 //
 // Errors: ErrNoDaemon, and an *Error with the daemon's text.
-func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources, targets []*os.File) (adminapi.CollectAnswer, error) {
+func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources, targets []*os.File) (done adminapi.CollectAnswer, err error) {
 	var files []*os.File
 	r.Sources, files = named(sources, files)
 	r.Targets, files = named(targets, files)
-	x, err := c.askLong(ctx, adminapi.PathCollect, "", r, files)
-	return partOf(x, err, func(r *adminapi.Reply) *adminapi.CollectAnswer { return r.Collected })
+	err = c.asked(ctx, func(s *Session) error { return s.request(ctx, frames.RequestCollect, r, files, &done) })
+	return done, err
 }
 
 // Verify reports whether files of one mount have the same bytes, and where they differ. The
 // caller must be allowed to read them.
 //
 // Errors: those of Collect.
-func (c *Client) Verify(ctx context.Context, files []*os.File) (adminapi.VerifyAnswer, error) {
+func (c *Client) Verify(ctx context.Context, files []*os.File) (done adminapi.VerifyAnswer, err error) {
 	var r adminapi.VerifyRequest
 	r.Files, files = named(files, nil)
-	x, err := c.askLong(ctx, adminapi.PathVerify, "", r, files)
-	return partOf(x, err, func(r *adminapi.Reply) *adminapi.VerifyAnswer { return r.Verified })
+	err = c.asked(ctx, func(s *Session) error { return s.request(ctx, frames.RequestVerify, r, files, &done) })
+	return done, err
 }
 
 // named returns an empty File for each non-nil file, and appends these files to all.
@@ -48,14 +44,4 @@ func named(files, all []*os.File) ([]*adminapi.File, []*os.File) {
 		}
 	}
 	return names, all
-}
-
-// askLong is ask for a request of unlimited duration.
-func (c *Client) askLong(ctx context.Context, path, session string, question any, files []*os.File) (*exchange, error) {
-	if _, has := ctx.Deadline(); !has {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, endless)
-		defer cancel()
-	}
-	return c.ask(ctx, path, session, question, files)
 }

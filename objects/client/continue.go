@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -191,22 +192,6 @@ func (s *Session) present(ctx context.Context) (generation int, err error) {
 	}
 }
 
-// replaced reports whether the daemon of a generation has died. It waits a while until that is known.
-func (s *Session) replaced(generation int) bool {
-	if s.continues == 0 {
-		return false
-	}
-	for limit := time.Now().Add(settling); ; {
-		s.mu.Lock()
-		gone := s.back != nil || s.generation != generation
-		s.mu.Unlock()
-		if gone || time.Now().After(limit) || s.ended() != nil {
-			return gone
-		}
-		s.attend(firstPause)
-	}
-}
-
 // guard notices the end of a connection that nobody reads.
 func (s *Session) guard(conn *frames.Conn) {
 	if conn.AwaitEnd() != nil {
@@ -294,10 +279,10 @@ func (s *Session) arrive(ctx context.Context) error {
 		return err
 	}
 	conn := hello.conn
-	next := receiver{in: hello.in, of: s.answerTo}
+	next := receiver{in: hello.in, of: s.answerTo, channel: conn.Descriptors}
 	stop := context.AfterFunc(ctx, func() { conn.Shut(unix.SHUT_RDWR) })
 	defer stop()
-	if err = s.registerAgain(ctx); err == nil {
+	if err = s.registerAgain(conn, &next); err == nil {
 		err = s.reclaim(conn, &next)
 	}
 	if err == nil {
@@ -320,21 +305,28 @@ func (s *Session) arrive(ctx context.Context) error {
 
 // registerAgain registers all memory of the session with the next daemon. Memory that it refuses is lost: calls with
 // it fail from now on.
-func (s *Session) registerAgain(ctx context.Context) error {
+func (s *Session) registerAgain(conn *frames.Conn, in *receiver) error {
 	s.mu.Lock()
 	all := maps.Clone(s.registered)
 	s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		r := all[id]
 		r.question.Number = id
-		x, err := s.client.askLong(ctx, adminapi.PathRegister, s.id, r.question, r.files)
-		if _, said := errors.AsType[*Error](err); said {
-			continue
+		text, err := json.Marshal(r.question)
+		if err != nil {
+			return err
+		}
+		number := s.number()
+		frame, err := requestOf(number, frames.RequestRegister, text, r.files)
+		if err == nil && len(r.files) > 0 {
+			err = conn.Descriptors.Send(number, r.files)
+		}
+		if err == nil {
+			_, err = exchanged(conn, in, frame, number)
 		}
 		if err != nil {
 			return err
 		}
-		_ = x.close() // the answer has been read
 	}
 	return nil
 }
@@ -400,6 +392,9 @@ func (s *Session) inProgress() []*answer {
 // +checklocks:s.sending
 func (s *Session) askAgainLocked() {
 	for _, a := range s.inProgress() {
+		if a.once && !a.isAnswered() {
+			a.fail(errReplaced)
+		}
 		if !a.sent || a.isAnswered() {
 			continue
 		}
@@ -422,17 +417,27 @@ func (c *Client) greeted(ctx context.Context, before string) (greeting, error) {
 		return greeting{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	from := &source{conn}
+	begin := &first{conn: conn}
+	from := &source{begin}
 	in := bufio.NewReaderSize(from, sessionBuffer)
 	hello, err := greet(conn, in, before)
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
+	if err == nil && len(begin.files) != 1 {
+		err = fmt.Errorf("%w: %d descriptors came with the greeting; this process's limit of open files may be too low", errAnswer, len(begin.files))
+	}
+	if err != nil {
+		adminapi.CloseAll(begin.files)
+		_ = conn.Close() // the failure is returned
+		return greeting{}, err
+	}
+	channel, err := frames.AdoptChannel(begin.files[0])
 	if err != nil {
 		_ = conn.Close() // the failure is returned
 		return greeting{}, err
 	}
-	if hello.conn, err = frames.Adopt(conn, sendLimit); err != nil {
+	if hello.conn, err = frames.Adopt(conn, channel, sendLimit); err != nil {
 		return greeting{}, err
 	}
 	from.Reader, hello.in = hello.conn, in

@@ -76,8 +76,15 @@ func greetByHand(c *net.UnixConn) error {
 	if err := frames.Finish(b, len(head)); err != nil {
 		return err
 	}
-	_, err := c.Write(b)
-	return err
+	channel, theirs, err := frames.NewChannel()
+	if err != nil {
+		return err
+	}
+	rights, err := frames.Rights([]*os.File{theirs})
+	if err == nil {
+		_, _, err = c.WriteMsgUnix(b, rights, nil)
+	}
+	return errors.Join(err, theirs.Close(), channel.Close())
 }
 
 // answerByHand answers calls with success until the client ends the session: new ones, or those that are asked again.
@@ -392,55 +399,4 @@ func TestRegisterWithoutDescriptors(t *testing.T) {
 	if !errors.Is(err, unix.EMFILE) || asked.Load() > 0 {
 		t.Errorf("%v, after %d requests", err, asked.Load())
 	}
-}
-
-// TestRegisterBesideALateEnd registers memory with a daemon that dies: the connection of the session ends later than those of two
-// requests.
-func TestRegisterBesideALateEnd(t *testing.T) {
-	var asked atomic.Int32
-	dead := make(chan struct{})
-	socket := daemonByHand(t, func(r *http.Request, c *net.UnixConn, in *bufio.Reader) error {
-		if r.URL.Path == adminapi.PathRegister {
-			switch asked.Add(1) {
-			case 1:
-				return nil
-			case 2:
-				close(dead)
-				return nil
-			}
-			return registeredByHand(c, in, 7)
-		}
-		if err := greetByHand(c); err != nil {
-			return err
-		}
-		if r.Header.Get(adminapi.SessionHeader) == "" {
-			select {
-			case <-dead:
-			case <-t.Context().Done():
-			}
-			return nil
-		}
-		return answerByHand(c, in, false)
-	})
-	s := openByHand(t, New(socket))
-	id, err := s.PreRegister(t.Context(), hetero.Memory{Share: &share.Memory{}})
-	if err != nil || id != 7 {
-		t.Errorf("registered as %d, %v", id, err)
-	}
-}
-
-// registeredByHand answers a request to register memory with a number.
-func registeredByHand(c *net.UnixConn, in *bufio.Reader, id int) error {
-	if _, err := c.Write([]byte("HTTP/1.1 101 Switching Protocols\r\n\r\n")); err != nil {
-		return err
-	}
-	if _, err := in.Peek(4); err != nil {
-		return err
-	}
-	text := fmt.Sprintf(`{"registered":{"memory":%d}}`, id)
-	if _, err := c.Write(append([]byte{0, 0, 0, byte(len(text))}, text...)); err != nil {
-		return err
-	}
-	_, err := io.Copy(io.Discard, in)
-	return err
 }

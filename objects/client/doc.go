@@ -10,8 +10,8 @@
 //   - Bind makes memory of this process, or of another, the content of a file.
 //
 // A Session is a hetero.Client of this process: keys that name its memory, hand-overs, and
-// copies in host memory. All calls are frames on the session's connection, at the same time; only
-// PreRegister, which passes descriptors, has connections of its own.
+// copies in host memory. All calls are frames on the session's connection, at the same time; descriptors
+// are passed on a channel beside it.
 // Session.Set and Session.Get move values between keys and ordinary memory of the caller. Values of up to 64 KiB go through
 // 32 slots in one piece of shared memory, which the session registers at the first of these calls, and larger ones through
 // shared memory of their own. At most 32 are moved at once; further calls wait. Get needs two calls to the daemon, for the size and for
@@ -30,7 +30,7 @@
 // Cancelling the context of a call makes the call end: it returns once the daemon no longer
 // accesses the caller's memory, or at once if there is no daemon. One that does not end the call within 30 s may still
 // access it. Watch reports events of keys, and Keys lists the existing
-// ones; both need no session.
+// ones. These two, and the calls about files of a mount, each open a session of their own.
 //
 // The caller must be allowed to read and write the file. The daemon learns the caller's
 // identity from the kernel, and the file's descriptor, which is passed along, proves that the

@@ -342,7 +342,7 @@ func (f *Files) Memory(ctx context.Context, name string, kind devices.HandleKind
 	if err := valid("export", name); err != nil {
 		return nil, err
 	}
-	e, err := f.session.client.export(ctx, adminapi.ExportRequest{File: adminapi.File{Path: name}, Kind: kind, Hold: true}, nil)
+	e, err := f.session.export(ctx, adminapi.ExportRequest{File: adminapi.File{Path: name}, Kind: kind, Hold: true}, nil)
 	if err != nil {
 		return nil, &fs.PathError{Op: "export", Path: name, Err: err}
 	}

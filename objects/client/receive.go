@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
@@ -15,6 +16,8 @@ type receiver struct {
 	in *bufio.Reader
 	// of returns the answer to a call, nil for none; it is nil before there are calls.
 	of func(id uint64) *answer
+	// channel passes descriptors.
+	channel *frames.Channel
 	// head is that of the frame that p is of; got bytes of it have arrived.
 	head frames.Header
 	p    part
@@ -50,6 +53,9 @@ func (r *receiver) next() (frames.Header, part, error) {
 		}
 	}
 	p := r.p
+	if r.head.Descriptors > 0 {
+		p.files, p.lost = r.channel.Receive(r.head.ID, int(r.head.Descriptors), nil, 0)
+	}
 	r.p, r.half = part{}, false
 	return r.head, p, nil
 }
@@ -96,6 +102,8 @@ func (s *Session) readFor(a *answer) {
 		}
 		if of := s.answerTo(h.ID); of != nil {
 			of.add(h.ID, p)
+		} else {
+			adminapi.CloseAll(p.files)
 		}
 	}
 	s.role <- struct{}{}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -28,11 +28,6 @@ func (s *Session) PreRegister(ctx context.Context, m hetero.Memory) (hetero.Memo
 	case question.Target:
 		files = []*os.File{m.Target}
 	}
-	question.Descriptors = len(files)
-	if err := s.enter(); err != nil {
-		return 0, err
-	}
-	defer s.calls.Done()
 	return s.register(ctx, question, files)
 }
 
@@ -57,68 +52,36 @@ func (s *Session) register(ctx context.Context, question adminapi.Register, file
 	return id, nil
 }
 
-// unanswered is the number of times that a request without an answer is made while the session has its connection.
-const unanswered = 5
-
 // registerOnce makes a request to register memory, and again if the daemon has died meanwhile. generation is that of the one that has
-// answered. The connections of a daemon that dies need not end at once, one after the other: so a daemon that seems to live is asked again, too.
+// answered.
 func (s *Session) registerOnce(ctx context.Context, question adminapi.Register, files []*os.File) (id hetero.MemoryID, generation int, err error) {
-	for attempt := 1; ; attempt++ {
+	for {
 		if generation, err = s.present(ctx); err != nil {
 			return 0, 0, err
 		}
-		x, err := s.client.ask(ctx, adminapi.PathRegister, s.id, question, files)
-		if err != nil {
-			if ctx.Err() == nil && mayBeDeath(err) && (s.replaced(generation) || attempt < unanswered && s.continues > 0 && !isUnsent(err)) {
-				continue
-			}
-			return 0, 0, s.exchangeError(ctx, err)
-		}
-		_ = x.close() // the answer has been read
-		if x.reply.Registered == nil || x.reply.Registered.Memory == 0 {
+		var done adminapi.Registered
+		err = s.request(ctx, frames.RequestRegister, question, files, &done)
+		switch {
+		case errors.Is(err, errReplaced):
+			continue
+		case err != nil:
+			return 0, 0, s.requestError(err)
+		case done.Memory == 0:
 			return 0, 0, fmt.Errorf("%w: %w", hetero.ErrIO, errAnswer)
 		}
-		return x.reply.Registered.Memory, generation, nil
+		return done.Memory, generation, nil
 	}
 }
 
-// mayBeDeath reports whether an error can be that of a daemon that has died, or of the next one, which
-// does not know the session yet.
-func mayBeDeath(err error) bool {
-	if said, ok := errors.AsType[*Error](err); ok {
-		return said.Code == adminapi.CodeNoSession
-	}
-	return true
-}
-
-// enter counts a call that has a connection of its own.
-func (s *Session) enter() error {
-	if err := s.ended(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return hetero.ErrClosed
-	}
-	s.calls.Add(1)
-	return nil
-}
-
-// exchangeError converts the error of a request with descriptors.
-func (s *Session) exchangeError(ctx context.Context, err error) error {
+// requestError converts the error of a request.
+func (s *Session) requestError(err error) error {
 	if said, ok := errors.AsType[*Error](err); ok {
 		return s.errorOf(said.Code, said.Text)
 	}
-	if isUnsent(err) {
-		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err)
+	if errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, frames.ErrFrame) {
+		return fmt.Errorf("%w: %w", hetero.ErrInvalid, err) // the request could not be sent
 	}
-	return s.broken(ctx, err)
-}
-
-// isUnsent reports whether an error says that a request could not be sent.
-func isUnsent(err error) bool {
-	return errors.Is(err, os.ErrInvalid) || errors.Is(err, os.ErrClosed) || errors.Is(err, adminapi.ErrFrame)
+	return err
 }
 
 // Unregister releases memory.
@@ -128,28 +91,4 @@ func (s *Session) Unregister(ctx context.Context, id hetero.MemoryID) error {
 		s.unremember(id)
 	}
 	return err
-}
-
-// settling bounds the wait that determines whether the end of a connection is the end of the
-// daemon.
-const settling = time.Second
-
-// broken returns the error of a request on a connection of its own that got no answer.
-func (s *Session) broken(ctx context.Context, cause error) error {
-	if err := s.ended(); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", hetero.ContextError(ctx.Err()), cause)
-	}
-	if errors.Is(cause, errAnswer) {
-		return fmt.Errorf("%w: %w", hetero.ErrIO, cause)
-	}
-	s.attend(settling)
-	if err := s.ended(); err != nil {
-		return err
-	}
-	// The session still exists, and this connection does not: the daemon closes the
-	// connections of a user that has too many.
-	return fmt.Errorf("%w: the daemon closed the connection: %w", hetero.ErrBusy, cause)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
 // Session is a hetero.Client of this process. It exists as long as its connection does: it
@@ -121,11 +123,16 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	if err != nil {
 		return nil, c.heteroError(err)
 	}
+	return c.newSession(ctx, hello), nil
+}
+
+// newSession returns the session that a daemon has greeted.
+func (c *Client) newSession(ctx context.Context, hello greeting) *Session {
 	life, quit := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Session{
 		client: c, id: hello.Session, continues: hello.continues, gone: make(chan struct{}), lost: make(chan struct{}, 1), quit: quit,
 		answers: map[uint64]*answer{}, registered: map[hetero.MemoryID]registration{}, files: map[uint64]reopening{},
-		role: make(chan struct{}, 1), in: receiver{in: hello.in},
+		role: make(chan struct{}, 1), in: receiver{in: hello.in, channel: hello.conn.Descriptors},
 	}
 	s.values = newValues(s)
 	s.link.Store(hello.conn)
@@ -134,11 +141,25 @@ func (c *Client) openSession(ctx context.Context) (*Session, error) {
 	if s.continues > 0 {
 		go s.continueWith(life)
 	}
-	return s, nil
+	return s
 }
 
 // source reads from the connection that a session has at the time.
 type source struct{ io.Reader }
+
+// first reads the greeting, and keeps the descriptors that come with it.
+type first struct {
+	conn  *net.UnixConn
+	files []*os.File
+}
+
+// Read implements io.Reader.
+func (f *first) Read(b []byte) (int, error) {
+	var none *owner.Guard
+	in, err := none.Receive(f.conn, 0, b)
+	f.files = append(f.files, in.Files...)
+	return max(in.N, 0), err
+}
 
 // greeting is the daemon's first answer.
 type greeting struct {

@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
@@ -52,10 +54,12 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 
 // Bind makes memory the content of an empty file, identified by any descriptor of it: one from
 // os.Open, or from Find. See the function Bind.
-func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (adminapi.BindAnswer, error) {
-	question := adminapi.BindRequest{Memory: memory, Descriptors: len(descriptors)}
-	x, err := c.ask(ctx, adminapi.PathBind, "", question, append([]*os.File{file}, descriptors...))
-	return partOf(x, err, func(r *adminapi.Reply) *adminapi.BindAnswer { return r.Bound })
+func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (bound adminapi.BindAnswer, err error) {
+	err = c.asked(ctx, func(s *Session) error {
+		files := append([]*os.File{file}, descriptors...)
+		return s.request(ctx, frames.RequestBind, adminapi.BindRequest{Memory: memory}, files, &bound)
+	})
+	return bound, err
 }
 
 // numberOf returns a descriptor's number in this process.
@@ -70,9 +74,6 @@ func numberOf(f *os.File) (number int, err error) {
 	return number, nil
 }
 
-// errAnswer reports that the daemon's answer has an unexpected form.
-var errAnswer = errors.New("the daemon's answer lacks the requested data")
-
 // Export is memory of a file that this process may use.
 type Export struct {
 	// Memory locates the memory in File, or has a vendor's handle.
@@ -81,7 +82,10 @@ type Export struct {
 	// duplicate made before that remains usable.
 	File *os.File
 
-	exchange *exchange
+	// held is the request that holds it.
+	held *answer
+	// alone is true if its session was opened for it.
+	alone bool
 }
 
 // Export names the memory of a file for this process, as kind or, if that is empty, as the
@@ -91,47 +95,70 @@ type Export struct {
 //
 // Errors: ErrNoDaemon, and an *Error with the daemon's text.
 func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
-	return c.export(ctx, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+	s, _, err := c.alone(ctx)
+	if err != nil {
+		return nil, c.explainShare(err)
+	}
+	stop := context.AfterFunc(ctx, s.abandon)
+	e, err := s.export(ctx, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+	if !stop() {
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		if e != nil {
+			adminapi.CloseAll([]*os.File{e.File})
+		}
+		s.abandon()
+		return nil, c.explainAsked(err)
+	}
+	e.alone = true
+	return e, nil
 }
 
-func (c *Client) export(ctx context.Context, q adminapi.ExportRequest, files []*os.File) (*Export, error) {
-	x, err := c.ask(ctx, adminapi.PathExport, "", q, files)
+// export makes a request for an export that is held.
+func (s *Session) export(ctx context.Context, q adminapi.ExportRequest, files []*os.File) (*Export, error) {
+	a, p, err := s.begin(ctx, frames.RequestExport, q, files)
 	if err != nil {
 		return nil, err
 	}
-	if x.reply.Memory == nil || len(x.files) > 1 {
-		return nil, errors.Join(errAnswer, x.close())
+	e := &Export{held: a}
+	err = json.Unmarshal(p.body, &e.Memory)
+	if err != nil || p.kind != frames.KindPart || len(p.files) > 1 || e.Memory.Pieces == nil {
+		adminapi.CloseAll(p.files)
+		a.end()
+		return nil, errors.Join(errAnswer, err)
 	}
-	e := &Export{Memory: *x.reply.Memory, exchange: x}
-	if len(x.files) == 1 {
-		e.File = x.files[0]
+	if len(p.files) == 1 {
+		e.File = p.files[0]
 	}
+	a.hold()
 	return e, nil
 }
 
 // Close ends the export and closes File. It must be called once.
 func (e *Export) Close() error {
-	if err := e.exchange.close(); err != nil {
-		return fmt.Errorf("end an export: %w", err)
+	adminapi.CloseAll([]*os.File{e.File})
+	if e.alone {
+		return e.held.session.Close()
 	}
+	e.held.release()
 	return nil
 }
 
 // Handle names the memory of a file as text, as user.hmc.handle does: for another process, and
 // beyond the exit of this one. The export lasts until the process holder exits; for 0, until
 // EndExports.
-func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (share.Memory, error) {
-	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}, []*os.File{file})
-	return partOf(x, err, func(r *adminapi.Reply) *share.Memory { return r.Memory })
+func (c *Client) Handle(ctx context.Context, file *os.File, kind devices.HandleKind, holder int) (m share.Memory, err error) {
+	q := adminapi.ExportRequest{Kind: kind, Holder: holder, Text: true}
+	err = c.asked(ctx, func(s *Session) error { return s.request(ctx, frames.RequestExport, q, []*os.File{file}, &m) })
+	return m, err
 }
 
 // EndExports ends every export of a file, including those of other processes: it may then be
 // truncated again.
 func (c *Client) EndExports(ctx context.Context, file *os.File) error {
-	x, err := c.ask(ctx, adminapi.PathExport, "", adminapi.ExportRequest{End: true}, []*os.File{file})
-	if err != nil {
-		return err
-	}
-	_ = x.close() // the answer has been read
-	return nil
+	var ended adminapi.EndAnswer
+	return c.asked(ctx, func(s *Session) error {
+		return s.request(ctx, frames.RequestExport, adminapi.ExportRequest{End: true}, []*os.File{file}, &ended)
+	})
 }

@@ -3,8 +3,9 @@ package client_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -16,13 +17,48 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// serveOnce is a daemon for one request: it calls answer on the connection after the upgrade,
-// and then keeps the connection open until the client closes it.
-func serveOnce(t *testing.T, answer func(c *net.UnixConn) error) *client.Client {
+// once is the connection of a daemon for one request, after it has received that.
+type once struct {
+	*net.UnixConn
+
+	channel *frames.Channel
+	id      uint64
+}
+
+// reply sends an answer with descriptors, of which some are announced.
+func (o *once) reply(kind frames.Kind, value any, announced int, files ...*os.File) error {
+	text, err := json.Marshal(value)
+	if err == nil && len(files) > 0 {
+		err = o.channel.Send(o.id, files)
+	}
+	if err != nil {
+		return err
+	}
+	b := append(frames.BeginReply(nil, kind, announced, o.id), text...)
+	if err = frames.Finish(b, 0); err == nil {
+		_, err = o.Write(b)
+	}
+	return err
+}
+
+// refuse sends an error.
+func (o *once) refuse(code string) error {
+	b := frames.AppendFailure(frames.Begin(nil, frames.KindFailure, 0, o.id), frames.Failure{Code: code, Text: "no"})
+	err := frames.Finish(b, 0)
+	if err == nil {
+		_, err = o.Write(b)
+	}
+	return err
+}
+
+// serveOnce is a daemon for one request: it calls answer when it has received that, and then keeps the connection open until the
+// client closes it.
+func serveOnce(t *testing.T, answer func(o *once) error) *client.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hmcfs-client-") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
@@ -44,33 +80,55 @@ func serveOnce(t *testing.T, answer func(c *net.UnixConn) error) *client.Client 
 	return client.New(filepath.Join(dir, "s"))
 }
 
-func accept(l *net.UnixListener, answer func(c *net.UnixConn) error) error {
+func accept(l *net.UnixListener, answer func(o *once) error) error {
 	c, err := l.AcceptUnix()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	// The request comes after the 101, so nothing of it is read here.
-	if _, err = http.ReadRequest(bufio.NewReader(c)); err != nil {
+	in := bufio.NewReader(c)
+	if _, err = http.ReadRequest(in); err != nil {
 		return err
 	}
-	if _, err = fmt.Fprint(c, "HTTP/1.1 101 Switching Protocols\r\n\r\n"); err != nil {
+	channel, theirs, err := frames.NewChannel()
+	if err != nil {
 		return err
 	}
-	_, files, err := adminapi.ReadFrame(c)
-	adminapi.CloseAll(files)
+	defer func() { _, _ = channel.Close(), theirs.Close() }()
+	const head = "HTTP/1.1 101 Switching Protocols\r\n\r\n"
+	hello := frames.AppendHello(frames.Begin([]byte(head), frames.KindHello, 0, 0), frames.Hello{Session: "name", Calls: 1})
+	rights, err := frames.Rights([]*os.File{theirs})
+	if err = errors.Join(err, frames.Finish(hello, len(head))); err != nil {
+		return err
+	}
+	if _, _, err = c.WriteMsgUnix(hello, rights, nil); err != nil {
+		return err
+	}
+	request := make([]byte, frames.HeaderSize)
+	if _, err = io.ReadFull(in, request); err != nil {
+		return err
+	}
+	h, err := frames.ParseHeader(request)
 	if err == nil {
-		err = answer(c)
+		_, err = in.Discard(int(h.Size))
+	}
+	if err == nil && h.Descriptors > 0 {
+		var files []*os.File
+		files, err = channel.Receive(h.ID, int(h.Descriptors), nil, 0)
+		adminapi.CloseAll(files)
 	}
 	if err == nil {
-		_, _ = c.Read(make([]byte, 1)) // the client closes it
+		err = answer(&once{UnixConn: c, channel: channel, id: h.ID})
+	}
+	if err == nil {
+		_, _ = io.Copy(io.Discard, in) // until the client closes it
 	}
 	return err
 }
 
-func exported(offset devices.Offset, size devices.Size) *share.Memory {
+func exported(offset devices.Offset, size devices.Size) share.Memory {
 	first := 0
-	return &share.Memory{Family: "sim", Size: size, Pieces: []share.Piece{
+	return share.Memory{Family: "sim", Size: size, Pieces: []share.Piece{
 		{Kind: devices.HandleMemfd, FD: &first, Offset: offset, Size: size},
 	}}
 }
@@ -78,22 +136,17 @@ func exported(offset devices.Offset, size devices.Size) *share.Memory {
 func TestExportTakesWhatWasAskedForAlone(t *testing.T) {
 	kit.Check(t)
 	memory := kit.Memfd(t, 1, 100)
-	for name, reply := range map[string]struct {
-		r     adminapi.Reply
-		files []*os.File
-	}{
-		"fewer than announced": {adminapi.Reply{Memory: exported(0, 10), Descriptors: 1}, nil},
-		"more than announced":  {adminapi.Reply{Memory: exported(0, 10)}, []*os.File{memory}},
-		"two":                  {adminapi.Reply{Memory: exported(0, 10), Descriptors: 2}, []*os.File{memory, memory}},
-		"no memory":            {adminapi.Reply{Descriptors: 1}, []*os.File{memory}},
-		"a failure": {adminapi.Reply{
-			Status: 403, Failure: &adminapi.Error{Text: "no", Code: adminapi.CodeForbidden}, Descriptors: 1,
-		}, []*os.File{memory}},
+	for name, answer := range map[string]func(o *once) error{
+		"fewer than announced": func(o *once) error { return o.reply(frames.KindPart, exported(0, 10), 1) },
+		"more than announced":  func(o *once) error { return o.reply(frames.KindPart, exported(0, 10), 1, memory, memory) },
+		"two":                  func(o *once) error { return o.reply(frames.KindPart, exported(0, 10), 2, memory, memory) },
+		"no memory":            func(o *once) error { return o.reply(frames.KindPart, struct{}{}, 1, memory) },
+		"one that is not held": func(o *once) error { return o.reply(frames.KindReply, exported(0, 10), 1, memory) },
+		"a failure":            func(o *once) error { return o.refuse(adminapi.CodeForbidden) },
 	} {
-		c := serveOnce(t, func(conn *net.UnixConn) error { return adminapi.WriteFrame(conn, reply.r, reply.files) })
-		if e, err := c.Export(t.Context(), memory, ""); err == nil {
+		if e, err := serveOnce(t, answer).Export(t.Context(), memory, ""); err == nil {
 			t.Errorf("%s: got %+v", name, e)
-		} else if client.IsForbidden(err) != (reply.r.Failure != nil) {
+		} else if client.IsForbidden(err) != (name == "a failure") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -102,23 +155,21 @@ func TestExportTakesWhatWasAskedForAlone(t *testing.T) {
 func TestAnswersOfAnotherKind(t *testing.T) {
 	kit.Check(t)
 	memory := kit.Memfd(t, 1, 100)
-	ended := adminapi.Reply{Ended: &adminapi.EndAnswer{Ended: true}}
-	answer := func(conn *net.UnixConn) error { return adminapi.WriteFrame(conn, ended, nil) }
-	if _, err := serveOnce(t, answer).Bind(t.Context(), memory, share.Memory{}); err == nil {
-		t.Error("Bind took the end of exports for its answer")
-	}
-	if _, err := serveOnce(t, answer).Handle(t.Context(), memory, "", 0); err == nil {
-		t.Error("Handle took the end of exports for its answer")
-	}
-	for name, garbage := range map[string]string{
-		"no frame": "\xff\xff\xff\xff{}", "no JSON": "\x00\x00\x00\x02xx", "nothing": "",
+	for name, answer := range map[string]func(o *once) error{
+		"a list":      func(o *once) error { return o.reply(frames.KindReply, []int{1}, 0) },
+		"descriptors": func(o *once) error { return o.reply(frames.KindReply, struct{}{}, 1, memory) },
+		"lines": func(o *once) error {
+			_, err := o.Write(frames.Begin(nil, frames.KindLast, 0, o.id))
+			return err
+		},
+		"no frame": func(o *once) error {
+			_, err := o.Write([]byte("\xff\xff\xff\xff{}"))
+			return errors.Join(err, o.CloseWrite())
+		},
+		"nothing": func(o *once) error { return o.CloseWrite() },
 	} {
-		c := serveOnce(t, func(conn *net.UnixConn) error {
-			_, err := conn.Write([]byte(garbage))
-			return errors.Join(err, conn.CloseWrite())
-		})
-		if err := c.EndExports(t.Context(), memory); err == nil {
-			t.Errorf("%s was taken for an answer", name)
+		if err := serveOnce(t, answer).EndExports(t.Context(), memory); err == nil {
+			t.Errorf("%s: taken for an answer", name)
 		}
 	}
 }
@@ -126,10 +177,8 @@ func TestAnswersOfAnotherKind(t *testing.T) {
 // A later daemon reports more than this client knows.
 func TestAnswersMayHaveMoreFields(t *testing.T) {
 	kit.Check(t)
-	c := serveOnce(t, func(conn *net.UnixConn) error {
-		return adminapi.WriteFrame(conn, map[string]any{
-			"status": 200, "news": true, "memory": map[string]any{"family": "sim", "size": 4, "news": 1, "pieces": []any{}},
-		}, nil)
+	c := serveOnce(t, func(o *once) error {
+		return o.reply(frames.KindReply, map[string]any{"family": "sim", "size": 4, "news": 1, "pieces": []any{}}, 0)
 	})
 	if m, err := c.Handle(t.Context(), kit.Memfd(t, 1, 1), "", 0); err != nil || m.Size != 4 {
 		t.Errorf("%+v, %v", m, err)
@@ -139,7 +188,7 @@ func TestAnswersMayHaveMoreFields(t *testing.T) {
 func TestTheContextEndsTheWait(t *testing.T) {
 	kit.Check(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := serveOnce(t, func(*net.UnixConn) error {
+	c := serveOnce(t, func(*once) error {
 		cancel()
 		return nil
 	})
@@ -148,7 +197,7 @@ func TestTheContextEndsTheWait(t *testing.T) {
 	}
 	short, cancel2 := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel2()
-	c = serveOnce(t, func(*net.UnixConn) error { return nil })
+	c = serveOnce(t, func(*once) error { return nil })
 	if _, err := c.Export(short, kit.Memfd(t, 1, 1), ""); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
@@ -161,9 +210,7 @@ func TestMappingBeginsInAPage(t *testing.T) {
 	for _, offset := range []devices.Offset{0, 1, 4095, 4096, 5000} {
 		memory := kit.Memfd(t, 3, size)
 		n := devices.Size(size - int(offset))
-		c := serveOnce(t, func(conn *net.UnixConn) error {
-			return adminapi.WriteFrame(conn, adminapi.Reply{Memory: exported(offset, n), Descriptors: 1}, []*os.File{memory})
-		})
+		c := serveOnce(t, func(o *once) error { return o.reply(frames.KindPart, exported(offset, n), 1, memory) })
 		e, err := c.Export(t.Context(), memory, "")
 		if err != nil {
 			t.Fatal(err)
@@ -208,9 +255,7 @@ func TestFindNeedsAMount(t *testing.T) {
 // that, and does not mention limits.
 func TestDaemonEndsMeanwhile(t *testing.T) {
 	kit.Check(t)
-	c := serveOnce(t, func(c *net.UnixConn) error {
-		return c.Close()
-	})
+	c := serveOnce(t, func(o *once) error { return o.CloseWrite() })
 	_, err := c.Collect(t.Context(), adminapi.CollectRequest{}, nil, nil)
 	if !errors.Is(err, client.ErrNoDaemon) || !strings.Contains(err.Error(), "ended before it answered") || strings.Contains(err.Error(), "too many") {
 		t.Errorf("a daemon that was killed: %v", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,6 +61,20 @@ func (v *slot) place(memory hetero.MemoryID, off devices.Offset) {
 		off += devices.Offset(v.blobs[i].Size)
 	}
 	v.lists[0] = hetero.DeviceBlobList{Device: hostDevice, Blobs: v.blobs}
+}
+
+// enter counts a value that is moved.
+func (s *Session) enter() error {
+	if err := s.ended(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return hetero.ErrClosed
+	}
+	s.calls.Add(1)
+	return nil
 }
 
 // take waits for a slot. The caller gives it back.
@@ -174,15 +187,10 @@ func (u *values) memoryFor(ctx context.Context, size devices.Size) (*os.File, he
 	return f, id, nil
 }
 
-// registerAll registers all memory of a file. It waits a while for the answer also when the context has ended:
-// memory whose number is not known could not be unregistered.
+// registerAll registers all memory of a file.
 func (u *values) registerAll(ctx context.Context, f *os.File, size devices.Size) (hetero.MemoryID, error) {
-	known, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settling, cancel) })
-	defer stop()
 	place := 0
-	id, err := u.session.PreRegister(known, hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
+	id, err := u.session.PreRegister(ctx, hetero.Memory{Device: hostDevice, Files: []*os.File{f}, Share: &share.Memory{
 		Family: hostDevice, Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: size}},
 	}})
 	if err != nil && ctx.Err() != nil {

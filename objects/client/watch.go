@@ -2,15 +2,13 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -24,8 +22,9 @@ type Watch struct {
 	ended chan struct{}
 
 	mu sync.Mutex
+	// session is that of the stream alone.
 	// +checklocks:mu
-	wire *wire
+	session *Session
 	// +checklocks:mu
 	closed bool
 }
@@ -38,56 +37,65 @@ type Watch struct {
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
-	w, lines, err := c.lines(ctx, adminapi.PathEvents)
+	stream, continues, err := c.stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
-	watch := &Watch{client: c, wire: w, events: make(chan adminapi.Event), ended: make(chan struct{})}
+	watch := &Watch{client: c, session: stream.session, events: make(chan adminapi.Event), ended: make(chan struct{})}
 	life, quit := context.WithCancel(context.WithoutCancel(ctx))
 	watch.quit = quit
-	go watch.run(life, lines, w.continues)
+	go watch.run(life, stream, continues)
 	return watch, nil
 }
 
-// lines requests lines. The caller owns the connection and sets its deadlines.
-func (c *Client) lines(ctx context.Context, path string) (*wire, *json.Decoder, error) {
-	w, err := c.dial(ctx)
+// stream requests events, in a session of its own. continues is the time within which another daemon comes; 0 if none does.
+func (c *Client) stream(ctx context.Context) (a *answer, continues time.Duration, err error) {
+	s, continues, err := c.alone(ctx)
 	if err != nil {
-		return nil, nil, c.heteroError(err)
+		return nil, 0, c.heteroError(err)
 	}
-	stop := context.AfterFunc(ctx, w.cut)
-	lines, err := w.stream(path)
+	stop := context.AfterFunc(ctx, s.abandon)
+	a, p, err := s.begin(ctx, frames.RequestWatch, struct{}{}, nil)
+	var none adminapi.EventsAnswer
+	if err == nil {
+		a.hold()
+		err = p.decode(&none)
+	}
 	if !stop() {
 		err = errors.Join(hetero.ContextError(ctx.Err()), err)
 	}
 	if err != nil {
-		_ = w.conn.Close() // the failure is returned
-		return nil, nil, c.heteroError(err)
+		s.abandon()
+		return nil, 0, c.heteroError(err)
 	}
-	return w, lines, nil
+	return a, continues, nil
 }
 
 // run passes on events until there are no more.
-func (w *Watch) run(ctx context.Context, lines *json.Decoder, continues time.Duration) {
+func (w *Watch) run(ctx context.Context, stream *answer, continues time.Duration) {
 	defer close(w.ended)
-	for w.read(ctx, lines) && continues > 0 {
+	for w.read(ctx, stream) && continues > 0 {
 		next, err := w.again(ctx, continues)
 		if err != nil || !w.pass(ctx, adminapi.Event{Kind: adminapi.EventDropped, Time: time.Now().UTC().Format(time.RFC3339Nano)}) {
 			return
 		}
-		lines = next
+		stream = next
 	}
 }
 
-// read passes on events until the connection ends. It returns false if that is due to Close.
-func (w *Watch) read(ctx context.Context, lines *json.Decoder) bool {
+// read passes on events until the session ends. It returns false if that is due to Close.
+func (w *Watch) read(ctx context.Context, stream *answer) bool {
 	for {
-		var e adminapi.Event
-		if lines.Decode(&e) != nil {
+		stream.more()
+		var some adminapi.EventsAnswer
+		p, err := stream.next()
+		if err != nil || p.kind != frames.KindPart || p.decode(&some) != nil {
 			return !w.isClosed()
 		}
-		if !w.pass(ctx, e) {
-			return false
+		for _, e := range some.Events {
+			if !w.pass(ctx, e) {
+				return false
+			}
 		}
 	}
 }
@@ -103,24 +111,23 @@ func (w *Watch) pass(ctx context.Context, e adminapi.Event) bool {
 }
 
 // again requests the events from the next daemon.
-func (w *Watch) again(ctx context.Context, limit time.Duration) (lines *json.Decoder, err error) {
+func (w *Watch) again(ctx context.Context, limit time.Duration) (stream *answer, err error) {
 	err = w.client.retry(ctx, limit, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, w.client.patience)
-		defer cancel()
-		next, found, failure := w.client.lines(ctx, adminapi.PathEvents)
+		next, _, failure := w.client.stream(ctx)
 		if failure != nil {
 			return failure
 		}
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		_ = w.wire.conn.Close() // it has ended
-		w.wire, lines = next, found
-		if w.closed {
-			return next.conn.Close()
+		old, closed := w.session, w.closed
+		w.session, stream = next.session, next
+		w.mu.Unlock()
+		old.abandon() // it has ended
+		if closed {
+			next.session.abandon()
 		}
 		return nil
 	})
-	return lines, err
+	return stream, err
 }
 
 func (w *Watch) isClosed() bool {
@@ -149,12 +156,10 @@ func (w *Watch) Close() error {
 	w.quit()
 	w.mu.Lock()
 	w.closed = true
-	err := w.wire.conn.Close()
+	s := w.session
 	w.mu.Unlock()
+	s.abandon()
 	<-w.ended
-	if err != nil {
-		return fmt.Errorf("end a watch: %w", err)
-	}
 	return nil
 }
 
@@ -163,27 +168,33 @@ func (w *Watch) Close() error {
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adminapi.Key, error) {
-	query := url.Values{"prefix": {prefix}}
-	if published {
-		query.Set("published", "1")
-	}
-	w, lines, err := c.lines(ctx, adminapi.PathKeys+"?"+query.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
-	}
-	defer func() { _ = w.conn.Close() }() // it has been read
-	defer context.AfterFunc(ctx, w.cut)()
 	var keys []adminapi.Key
-	for {
-		var k adminapi.Key
-		switch err := lines.Decode(&k); {
-		case errors.Is(err, io.EOF):
-			return keys, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("list keys: %w", hetero.ContextError(ctx.Err()))
-		case err != nil:
-			return nil, fmt.Errorf("list keys: %w: %w", hetero.ErrDisconnected, err)
+	s, _, err := c.alone(ctx)
+	if err == nil {
+		stop := context.AfterFunc(ctx, s.abandon)
+		keys, err = s.keys(ctx, adminapi.KeysRequest{Prefix: prefix, Published: published})
+		if stop() {
+			_ = s.Close() // it never fails
+		} else {
+			err = errors.Join(hetero.ContextError(ctx.Err()), err)
 		}
-		keys = append(keys, k)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", c.heteroError(err))
+	}
+	return keys, nil
+}
+
+// keys lists keys, page by page.
+func (s *Session) keys(ctx context.Context, q adminapi.KeysRequest) (keys []adminapi.Key, err error) {
+	for page := (adminapi.KeysAnswer{More: true}); page.More; q.After = keys[len(keys)-1].Key {
+		page = adminapi.KeysAnswer{}
+		if err = s.request(ctx, frames.RequestKeys, q, nil, &page); err != nil {
+			return nil, err
+		}
+		if keys = append(keys, page.Keys...); len(page.Keys) == 0 {
+			break
+		}
+	}
+	return keys, nil
 }

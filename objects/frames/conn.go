@@ -35,6 +35,9 @@ const (
 // Only one goroutine may read, and one may write, at a time; the other methods may be used
 // concurrently.
 type Conn struct {
+	// Descriptors passes those of requests and answers. Close closes it.
+	Descriptors *Channel
+
 	file *os.File // a socket in blocking mode, whose reads and writes have limits
 	raw  syscall.RawConn
 	// wait is made when a read has to wait for long: most connections of many never do.
@@ -74,9 +77,9 @@ func (c *Conn) Bound(all *Pollers) { c.spinner.all = all }
 func (c *Conn) Ready() { c.ready = true }
 
 // Adopt returns a connection whose writes fail once the peer has read nothing for a time. It
-// closes the one that it gets.
-func Adopt(c *net.UnixConn, limit time.Duration) (_ *Conn, err error) {
-	k := &Conn{}
+// closes the one that it gets, and owns the channel, which is nil for none.
+func Adopt(c *net.UnixConn, channel *Channel, limit time.Duration) (_ *Conn, err error) {
+	k := &Conn{Descriptors: channel}
 	k.try = k.attempt
 	k.file, err = adoptFile(c, limit)
 	if err = errors.Join(err, c.Close()); err == nil {
@@ -84,6 +87,7 @@ func Adopt(c *net.UnixConn, limit time.Duration) (_ *Conn, err error) {
 	}
 	if err != nil {
 		_ = k.file.Close() // the failure is returned; a nil one is refused
+		_ = channel.Close()
 		return nil, fmt.Errorf("adopt a connection: %w", err)
 	}
 	return k, nil
@@ -236,5 +240,5 @@ func (c *Conn) Shut(how int) {
 // Close closes the connection, and ends its reads and writes.
 func (c *Conn) Close() error {
 	c.Shut(unix.SHUT_RDWR)
-	return errors.Join(c.file.Close(), c.wait.close(), c.ends.close())
+	return errors.Join(c.file.Close(), c.wait.close(), c.ends.close(), c.Descriptors.Close())
 }

@@ -20,7 +20,7 @@ import (
 func adopted(t *testing.T, limit time.Duration) (*net.UnixConn, *frames.Conn) {
 	t.Helper()
 	a, b := pair(t)
-	c, err := frames.Adopt(b, limit)
+	c, err := frames.Adopt(b, nil, limit)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,8 @@
 // them byte by byte.
 //
 // A frame is a header of HeaderSize bytes and a body. Integers are little-endian. The client
-// sends calls of keys and on files, and cancellations; the daemon sends a greeting, answers, and the end
-// of the session. A call has a number that the client chooses; every frame of its answer repeats
+// sends calls of keys and on files, requests, and cancellations; the daemon sends a greeting, answers, and the end
+// of the session. The bodies of requests and of their answers are JSON, and their descriptors are passed on a Channel. A call has a number that the client chooses; every frame of its answer repeats
 // it, so many calls can be in progress at once, and answers arrive in any order. A call that an earlier daemon may have
 // carried out is marked (SetAgain).
 //

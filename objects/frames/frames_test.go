@@ -256,15 +256,23 @@ func TestHeader(t *testing.T) {
 	if got, err := frames.ParseHeader(repeated); err != nil || !got.Again || string(got.Append(nil)) != string(repeated) {
 		t.Errorf("%+v, %v", got, err)
 	}
+	carrying := frames.BeginRequest(nil, frames.RequestBind, frames.MaxDescriptors, 9)
+	if got, err := frames.ParseHeader(carrying); err != nil || got.Descriptors != frames.MaxDescriptors || got.Verb != uint8(frames.RequestBind) {
+		t.Errorf("%+v, %v", got, err)
+	}
 	for name, change := range map[string]func(b []byte){
 		"kind 0":      func(b []byte) { b[4] = 0 },
-		"kind 11":     func(b []byte) { b[4] = 11 },
+		"kind 15":     func(b []byte) { b[4] = 15 },
 		"answer verb": func(b []byte) { b[4] = byte(frames.KindFileAnswer) },
 		"size":        func(b []byte) { b[3] = 0x10 },
 		"padding":     func(b []byte) { b[7] = 1 },
 		"again twice": func(b []byte) { b[6] = 2 },
 		"hello again": func(b []byte) { b[4], b[5], b[6] = byte(frames.KindHello), 0, 1 },
 		"cancel verb": func(b []byte) { b[4] = byte(frames.KindCancel) },
+		"reply verb":  func(b []byte) { b[4] = byte(frames.KindReply) },
+		"descriptors": func(b []byte) { b[4], b[7] = byte(frames.KindFile), 1 },
+		"too many":    func(b []byte) { b[4], b[7] = byte(frames.KindRequest), 254 },
+		"again":       func(b []byte) { b[4], b[6] = byte(frames.KindRequest), 1 },
 	} {
 		b := good.Append(nil)
 		change(b)

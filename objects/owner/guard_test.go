@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -85,17 +86,28 @@ func pair(t testing.TB) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// receive sends files in a frame and reads it through a guard.
-func receive(t testing.TB, g *owner.Guard, files ...*os.File) ([]*os.File, error) {
+// channels returns both ends of a channel.
+func channels(t testing.TB) (a, b *frames.Channel) {
 	t.Helper()
-	a, b := pair(t)
-	if err := adminapi.WriteFrame(a, "sent", files); err != nil {
+	a, end, err := frames.NewChannel()
+	if err == nil {
+		b, err = frames.AdoptChannel(end)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	text, got, err := adminapi.ReadGuarded(b, g, 7)
-	if err == nil && string(text) != `"sent"` {
-		t.Errorf("%q", text)
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	return a, b
+}
+
+// receive sends files and receives them through a guard.
+func receive(t testing.TB, g *owner.Guard, files ...*os.File) ([]*os.File, error) {
+	t.Helper()
+	a, b := channels(t)
+	if err := a.Send(1, files); err != nil {
+		t.Fatal(err)
 	}
+	got, err := b.Receive(1, len(files), g, 7)
 	t.Cleanup(func() { adminapi.CloseAll(got) })
 	return got, err
 }
@@ -195,11 +207,11 @@ func slowToClose(t testing.TB) (*os.File, func()) {
 // sendAway sends a descriptor and closes it: the receiver then has the last one.
 func sendAway(t testing.TB, g *owner.Guard, f *os.File) error {
 	t.Helper()
-	a, b := pair(t)
-	if err := errors.Join(adminapi.WriteFrame(a, "sent", []*os.File{f}), unix.SetNonblock(int(f.Fd()), true), f.Close()); err != nil {
+	a, b := channels(t)
+	if err := errors.Join(a.Send(1, []*os.File{f}), unix.SetNonblock(int(f.Fd()), true), f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, got, err := adminapi.ReadGuarded(b, g, 7)
+	got, err := b.Receive(1, 1, g, 7)
 	adminapi.CloseAll(got)
 	return err
 }
@@ -387,7 +399,7 @@ func TestGuardHeedsDeadlines(t *testing.T) {
 	if err := b.SetReadDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := adminapi.ReadGuarded(b, g, 7); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := g.Receive(b, 7, make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/share"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
@@ -204,7 +205,7 @@ func (h *hand) session(string) error {
 func hostile() [][]byte {
 	return [][]byte{
 		nil, []byte("GET"), []byte("GET / HTTP/1.1\r\n"), []byte("POST /v1/umount HTTP/1.1\r\nHost: hmcfs\r\nContent-Length: 9999999999\r\n\r\n{"),
-		[]byte("POST /v1/bind HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: hmcfs-descriptors\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff"),
+		[]byte("POST /v1/session HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff"),
 		[]byte("POST /v1/session HTTP/1.1\r\nHost: hmcfs\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n"), append([]byte("GET /v1/version HTTP/1.1\r\nHost: "), bytes.Repeat([]byte("h"), 1<<20)...),
 		bytes.Repeat([]byte{0xff}, 4096), make([]byte, 65536), kit.Bytes(7, 0, 10000),
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -43,10 +42,8 @@ func (s *Server) collect(ctx context.Context, q *question, read func(any) error)
 	if err = tooMany(rest); err != nil {
 		return solution{}, err
 	}
-	ctx, done := q.attended(ctx)
-	defer done()
 	out, err := s.opts.Collector.Collect(ctx, callerOf(q.peer), r, sources, targets)
-	return solution{reply: adminapi.Reply{Collected: &out}}, err
+	return solution{value: out}, err
 }
 
 func (s *Server) verify(ctx context.Context, q *question, read func(any) error) (solution, error) {
@@ -61,23 +58,21 @@ func (s *Server) verify(ctx context.Context, q *question, read func(any) error) 
 	if err != nil {
 		return solution{}, err
 	}
-	ctx, done := q.attended(ctx)
-	defer done()
 	out, err := s.opts.Collector.Verify(ctx, callerOf(q.peer), files)
-	return solution{reply: adminapi.Reply{Verified: &out}}, err
+	return solution{value: out}, err
 }
 
-// names pairs each file of a request with its descriptor, if the connection passes
-// descriptors, and returns the remaining descriptors.
+// names pairs each file of a request with its descriptor, if it is a frame of a session, and returns the remaining
+// descriptors.
 func (q *question) names(files []*adminapi.File, left []*os.File) ([]*Named, []*os.File, error) {
 	out := make([]*Named, len(files))
 	for i, f := range files {
 		switch {
 		case f == nil:
 			continue
-		case !q.carried && (f.Path == "") == (f.Ino == 0):
+		case !q.framed && (f.Path == "") == (f.Ino == 0):
 			return nil, nil, fmt.Errorf(`%w: name each file, by "path" or by "ino"`, errInvalid)
-		case !q.carried:
+		case !q.framed:
 			out[i] = &Named{File: *f}
 			continue
 		case *f != adminapi.File{}:
@@ -96,27 +91,4 @@ func tooMany(left []*os.File) error {
 		return fmt.Errorf("%w: %d descriptors too many", errInvalid, len(left))
 	}
 	return nil
-}
-
-// attended returns a context that ends when the client that waits for the answer
-// disconnects. done must be called when the answer is ready, before anything is sent.
-func (q *question) attended(ctx context.Context) (attended context.Context, done func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	if q.conn == nil || q.conn.SetReadDeadline(time.Time{}) != nil {
-		return ctx, cancel
-	}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		// The client sends nothing more: the read returns only when the connection ends.
-		var one [1]byte
-		if _, err := q.conn.Read(one[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
-			cancel()
-		}
-	}()
-	return ctx, func() {
-		_ = q.conn.SetReadDeadline(time.Unix(1, 0)) // a closed connection has ended the read already
-		<-over
-		cancel()
-	}
 }

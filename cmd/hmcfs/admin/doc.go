@@ -16,7 +16,8 @@
 // nothing else of the session has arrived and the call does not wait, has no timeout and is not one in the background, and each other one on a goroutine
 // of its own. If its call takes longer than about a millisecond, another goroutine reads (turns). The rest of a frame that
 // has arrived in part is read by a goroutine of the session, so that no session waits for the client of another.
-// Calls over HTTP have connections of their own. At the end no new call of the session begins, the client is
+// Requests have goroutines of their own: memory, exports, collectives, lists and streams. Their descriptors are passed on a channel beside the
+// connection, which comes with the greeting. Calls over HTTP have connections of their own. At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
 // before their connections are closed. When the server ends, it does the same for all
 // sessions, before it ends the sharing of memory. The open files of a session are closed after
@@ -54,8 +55,10 @@
 //	endings.mu
 //	openFiles.mu
 //	framed.mu
-//	framed.sending
+//	framed.replying
+//	  framed.sending
 //
 // While a lock is held, only memory is accessed and connections are closed; framed.sending is
-// held while a frame is written. The last four are never held together with another lock.
+// held while a frame is written, and framed.replying while the descriptors of an answer are sent, too. But for these two,
+// the last five are never held together with another lock.
 package admin

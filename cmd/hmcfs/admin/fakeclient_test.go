@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,12 +48,12 @@ func (k *fakeKeyed) Begin(by objects.Caller, _ string) (hetero.Client, error) {
 	return c, nil
 }
 
-func (k *fakeKeyed) Keys(_ context.Context, _ objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
+func (k *fakeKeyed) Keys(_ context.Context, _ objects.Caller, asked adminapi.KeysRequest, each func(adminapi.Key) error) error {
 	k.mu.Lock()
 	listing, broken := k.listing, k.broken
 	k.mu.Unlock()
 	for _, key := range listing {
-		if len(key.Key) < len(prefix) || key.Key[:len(prefix)] != prefix || published != (key.State == "published") {
+		if !strings.HasPrefix(key.Key, asked.Prefix) || asked.Published != (key.State == "published") || key.Key <= asked.After {
 			continue
 		}
 		if err := each(key); err != nil {

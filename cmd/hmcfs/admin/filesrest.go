@@ -38,7 +38,7 @@ type restCall struct {
 
 // files serves a request about a file.
 func (s *Server) files(w http.ResponseWriter, r *http.Request) {
-	s.during(w, r, nil, func(ctx context.Context) { s.aboutFile(ctx, w, r) })
+	s.during(w, r, func(ctx context.Context) { s.aboutFile(ctx, w, r) })
 }
 
 func (s *Server) aboutFile(ctx context.Context, w http.ResponseWriter, r *http.Request) {

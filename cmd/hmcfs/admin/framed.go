@@ -44,10 +44,16 @@ type framed struct {
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
 	files  *openFiles     // nil if the server has no files
+	// replying is held from sending the descriptors of an answer until its frame is sent: in this order the client receives them.
+	replying sync.Mutex
+	// life is the context of requests.
+	life context.Context //nolint:containedctx // it ends with the session
 
 	// The following fields belong to the reading goroutine.
 	in    *bufio.Reader
 	names frames.Names
+	// passed is closed once the descriptors of the last request with some have been received: they are there in the order of the frames.
+	passed chan struct{}
 	// by is the reader: own, or the attendant's.
 	by *reader
 	// serve executes what has arrived, for the attendant.
@@ -70,6 +76,9 @@ type framed struct {
 	// calls are the contexts of the calls in progress, by their number.
 	// +checklocks:mu
 	calls map[uint64]callLife
+	// watches have a buffer of one, which is full when the next events may be sent, by the numbers of their requests.
+	// +checklocks:mu
+	watches map[uint64]chan struct{}
 	// lives are contexts of calls that have ended, at most maxIdle, for later ones.
 	// +checklocks:mu
 	lives []callLife
@@ -88,28 +97,19 @@ type framed struct {
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
 	f := &framed{
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
-		calls: map[uint64]callLife{}, over: make(chan error, 1),
+		calls: map[uint64]callLife{}, watches: map[uint64]chan struct{}{}, over: make(chan error, 1),
 	}
 	if c.trusted {
 		f.most = maxCalls
 	}
-	switching := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n"
-	if one.lasting {
-		switching += fmt.Sprintf("%s: %d\r\n", adminapi.ContinuesHeader, int(s.opts.Continues.Seconds()))
-	}
-	switching += "\r\n"
-	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
-	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: uint32(f.most)})
-	if err := frames.Finish(hello, len(switching)); err != nil {
+	channel, theirs, err := frames.NewChannel()
+	if err != nil {
 		return err
 	}
-	if err := c.SetDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
-		return err
+	if err = errors.Join(f.greet(theirs), theirs.Close()); err != nil {
+		return errors.Join(err, channel.Close())
 	}
-	if _, err := c.Write(hello); err != nil {
-		return err
-	}
-	if err := c.adopt(s.attendants.pollers); err != nil {
+	if err = c.adopt(channel, s.attendants.pollers); err != nil {
 		return err
 	}
 	f.link = c.link
@@ -122,12 +122,36 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 	}
 	f.own.read = func() { f.receive(ctx) }
 	f.serve = func() (step, error) { return f.arrived(ctx) }
+	f.life, one.stop = context.WithCancel(ctx)
 	return one.read(c, func() error {
 		if err := s.attendants.add(f); err != nil {
 			return err
 		}
 		return <-f.over
 	})
+}
+
+// greet sends the greeting, with the client's end of the channel.
+func (f *framed) greet(theirs *os.File) error {
+	switching := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n"
+	if f.one.lasting {
+		switching += fmt.Sprintf("%s: %d\r\n", adminapi.ContinuesHeader, int(f.server.opts.Continues.Seconds()))
+	}
+	switching += "\r\n"
+	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
+	hello = frames.AppendHello(hello, frames.Hello{Session: f.one.id, Calls: uint32(f.most)})
+	err := frames.Finish(hello, len(switching))
+	if err != nil {
+		return err
+	}
+	rights, err := frames.Rights([]*os.File{theirs})
+	if err == nil {
+		err = f.conn.SetWriteDeadline(time.Now().Add(f.server.opts.Handshake))
+	}
+	if err == nil {
+		_, _, err = f.conn.WriteMsgUnix(hello, rights, nil) // a new connection has room for it
+	}
+	return err
 }
 
 // contain ends the session after a panic: what its calls have done is unknown. It must be deferred.
@@ -237,6 +261,10 @@ func (f *framed) frame(ctx context.Context) (more bool, err error) {
 		err = f.call(ctx, h)
 	case h.Kind == frames.KindFile:
 		err = f.fileCall(h) //nolint:contextcheck // calls on files end with the session
+	case h.Kind == frames.KindRequest:
+		err = f.request(h) //nolint:contextcheck // requests end with the session
+	case h.Kind == frames.KindMore && h.Size == 0:
+		f.more(h.ID)
 	case h.Kind == frames.KindCancel && h.Size == 0:
 		f.cancel(h.ID)
 	default:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	guards "github.com/hmcfs/hmcfs/objects/owner"
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -27,6 +29,17 @@ type framesByHand struct {
 	in   *bufio.Reader
 	id   string
 	most int // calls in progress
+	// channel is the one that came with the greeting, in which first has it.
+	channel *frames.Channel
+	first   []*os.File
+}
+
+// Read implements io.Reader, for descriptors as well.
+func (f *framesByHand) Read(b []byte) (int, error) {
+	var none *guards.Guard
+	in, err := none.Receive(f.conn, 0, b)
+	f.first = append(f.first, in.Files...)
+	return max(in.N, 0), err
 }
 
 func openFrames(t testing.TB, socket string) *framesByHand {
@@ -38,7 +51,8 @@ func openFrames(t testing.TB, socket string) *framesByHand {
 	fatal(t, conn.SetDeadline(time.Now().Add(sessionPatience)))
 	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", adminapi.PathSession, frames.Protocol)
 	fatal(t, err)
-	f := &framesByHand{t: t, conn: conn, in: bufio.NewReader(conn)}
+	f := &framesByHand{t: t, conn: conn}
+	f.in = bufio.NewReader(f)
 	resp, err := http.ReadResponse(f.in, nil)
 	fatal(t, err)
 	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != frames.Protocol {
@@ -50,6 +64,12 @@ func openFrames(t testing.TB, socket string) *framesByHand {
 		t.Fatalf("greeted with %+v, %+v, %v", h, hello, err)
 	}
 	f.id, f.most = hello.Session, int(hello.Calls)
+	if len(f.first) != 1 {
+		t.Fatalf("%d descriptors came with the greeting", len(f.first))
+	}
+	f.channel, err = frames.AdoptChannel(f.first[0])
+	fatal(t, err)
+	t.Cleanup(func() { _ = f.channel.Close() })
 	return f
 }
 

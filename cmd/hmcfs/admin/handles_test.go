@@ -12,10 +12,10 @@ import (
 // handle for each piece, or none, and nothing is left open.
 func FuzzHandlesOf(f *testing.F) {
 	for _, text := range []string{
-		`{"descriptors":1,"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":0,"offset":0,"size":8}]}}`,
-		`{"descriptors":2,"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":1,"offset":0,"size":4},{"kind":"memfd","fd":0,"offset":4,"size":4}]}}`,
-		`{"descriptors":1,"memory":{"family":"cuda","size":8,"pieces":[{"kind":"ipc","handle":"00ff","offset":0,"size":4},{"kind":"vmm-fd","fd":0,"offset":4,"size":4}]}}`,
-		`{"descriptors":1,"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":-1,"offset":0,"size":8}]}}`,
+		`{"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":0,"offset":0,"size":8}]}}`,
+		`{"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":1,"offset":0,"size":4},{"kind":"memfd","fd":0,"offset":4,"size":4}]}}`,
+		`{"memory":{"family":"cuda","size":8,"pieces":[{"kind":"ipc","handle":"00ff","offset":0,"size":4},{"kind":"vmm-fd","fd":0,"offset":4,"size":4}]}}`,
+		`{"memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":-1,"offset":0,"size":8}]}}`,
 		`{"path":"a","memory":{"family":"sim","size":8,"pieces":[]}}`,
 	} {
 		f.Add([]byte(text), uint8(1))
@@ -35,11 +35,11 @@ func FuzzHandlesOf(f *testing.F) {
 			}
 			q.memory = append(q.memory, null)
 		}
-		handles, err := handlesOf(r, &q)
+		handles, err := objects.HandlesOf(r.Memory, q.memory)
 		switch {
 		case err != nil && handles != nil:
 			t.Errorf("%d handles with %v", len(handles), err)
-		case err == nil && r.Descriptors > 0 && len(handles) != len(r.Memory.Pieces):
+		case err == nil && len(q.memory) > 0 && len(handles) != len(r.Memory.Pieces):
 			t.Errorf("%d handles of %d pieces", len(handles), len(r.Memory.Pieces))
 		}
 		for i, h := range handles {

@@ -83,6 +83,24 @@ func (s *Server) attend(ctx context.Context, c *conn, one *session) error {
 	return one.read(c, func() error { return s.hold(ctx, c) })
 }
 
+// hold returns when the client closes the connection, which the kernel also does when the
+// client is killed, or when the server ends.
+func (s *Server) hold(ctx context.Context, c *conn) error {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	// The client sends nothing more: anything received ends the wait too.
+	var one [1]byte
+	_, err := c.Read(one[:])
+	if err == nil {
+		return fmt.Errorf("%w: bytes after the request", errInvalid)
+	}
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // read runs a function that reads the connection that holds the session until it ends, which the
 // end of the server makes it do.
 func (one *session) read(c *conn, receive func() error) error {
@@ -122,6 +140,7 @@ const lastAnswers = 5 * time.Second
 // abandoned.
 func (s *Server) endSession(ctx context.Context, one *session) error {
 	s.sessions.close(one)
+	one.stop()
 	one.files.interrupt()
 	err := one.client.Close()
 	ctx, cancel := context.WithTimeout(ctx, lastAnswers)

@@ -45,9 +45,9 @@ type conn struct {
 	link *frames.Conn
 }
 
-// adopt makes the connection one that the runtime does not watch while calls come.
-func (c *conn) adopt(all *frames.Pollers) (err error) {
-	if c.link, err = frames.Adopt(c.UnixConn, writeLimit); err == nil {
+// adopt makes the connection one that the runtime does not watch while calls come, and that owns a channel for descriptors.
+func (c *conn) adopt(channel *frames.Channel, all *frames.Pollers) (err error) {
+	if c.link, err = frames.Adopt(c.UnixConn, channel, writeLimit); err == nil {
 		c.link.Bound(all)
 	}
 	return err

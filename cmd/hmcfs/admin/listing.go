@@ -16,11 +16,11 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.shares.end(work)
 	query, out := r.URL.Query(), newLines(w)
-	err = s.opts.Keyed.Keys(ctx, callerOf(c.peer), query.Get("prefix"), query.Get("published") == "1",
-		func(k adminapi.Key) error {
-			out.put(k)
-			return out.failed
-		})
+	asked := adminapi.KeysRequest{Prefix: query.Get("prefix"), Published: query.Get("published") == "1", After: query.Get("after")}
+	err = s.opts.Keyed.Keys(ctx, callerOf(c.peer), asked, func(k adminapi.Key) error {
+		out.put(k)
+		return out.failed
+	})
 	switch {
 	case err == nil:
 		out.write()

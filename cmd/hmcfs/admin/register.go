@@ -10,7 +10,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-func (s *Server) register(w http.ResponseWriter, r *http.Request) {
+// registerPlain serves a request to register over plain HTTP.
+func (s *Server) registerPlain(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	one, err := s.sessions.enter(c, r.Header.Get(adminapi.SessionHeader))
 	if err != nil {
@@ -18,27 +19,26 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.sessions.exit(c, one)
-	s.solve(w, r, func(ctx context.Context, q *question, read func(any) error) (solution, error) {
-		var asked adminapi.Register
-		if err := read(&asked); err != nil {
-			return solution{}, err
-		}
-		m, err := memoryOf(asked, q.received)
-		if err == nil && asked.Memory == nil { // a registered file is written to
-			err = s.mayChange()
-		}
-		if err != nil {
-			return solution{}, err
-		}
-		id, err := one.client.PreRegister(ctx, m)
-		return solution{reply: adminapi.Reply{Registered: &adminapi.Registered{Memory: id}}}, err
-	})
+	s.solve(w, r, one, s.register)
+}
+
+func (s *Server) register(ctx context.Context, q *question, read func(any) error) (solution, error) {
+	var asked adminapi.Register
+	if err := read(&asked); err != nil {
+		return solution{}, err
+	}
+	m, err := memoryOf(asked, q.received)
+	if err == nil && asked.Memory == nil { // a registered file is written to
+		err = s.mayChange()
+	}
+	if err != nil {
+		return solution{}, err
+	}
+	id, err := q.one.client.PreRegister(ctx, m)
+	return solution{value: adminapi.Registered{Memory: id}}, err
 }
 
 func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
-	if err := announced(r.Descriptors, len(received)); err != nil {
-		return hetero.Memory{}, err
-	}
 	switch {
 	case (r.File || r.Target) == (r.Memory != nil) || r.File && r.Target:
 		return hetero.Memory{}, fmt.Errorf("%w: register takes a memory, a file or a target", hetero.ErrInvalid)
@@ -50,16 +50,4 @@ func memoryOf(r adminapi.Register, received []*os.File) (hetero.Memory, error) {
 		return hetero.Memory{Target: received[0], Number: r.Number}, nil
 	}
 	return hetero.Memory{Device: r.Device, File: received[0], Number: r.Number}, nil
-}
-
-// announced compares the number of announced descriptors with the number received.
-func announced(want, came int) error {
-	if want == came {
-		return nil
-	}
-	few := "few"
-	if came > want {
-		few = "many"
-	}
-	return fmt.Errorf("%w: too %s descriptors: %d announced, %d received", errInvalid, few, want, came)
 }

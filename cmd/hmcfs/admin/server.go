@@ -136,7 +136,9 @@ type Server struct {
 	lastFile   atomic.Uint64
 	attendants attendants
 	turns      turns
-	done       chan struct{}
+	// solvers has the requests of frames by their numbers, but for those about lists and streams; nil where the server has none.
+	solvers map[frames.RequestVerb]solver
+	done    chan struct{}
 }
 
 type connKey struct{}
@@ -271,11 +273,14 @@ func (s *Server) routes() http.Handler {
 	post(s, mux, adminapi.PathFsck, b.Fsck)
 	post(s, mux, adminapi.PathUmount, b.Umount)
 	post(s, mux, adminapi.PathUpgrade, b.Upgrade)
+	s.solvers = map[frames.RequestVerb]solver{frames.RequestRegister: s.register}
 	if s.opts.Sharer != nil {
+		s.solvers[frames.RequestBind], s.solvers[frames.RequestExport] = s.bind, s.export
 		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
 		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
 	}
 	if s.opts.Collector != nil {
+		s.solvers[frames.RequestCollect], s.solvers[frames.RequestVerify] = s.collect, s.verify
 		mux.HandleFunc("POST "+adminapi.PathCollect, s.sharing(s.collect))
 		mux.HandleFunc("POST "+adminapi.PathVerify, s.sharing(s.verify))
 	}
@@ -322,7 +327,7 @@ func post[Q, A any](s *Server, mux *http.ServeMux, path string, do func(context.
 
 func (s *Server) addKeyed(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+adminapi.PathSession, s.session)
-	mux.HandleFunc("POST "+adminapi.PathRegister, s.register)
+	mux.HandleFunc("POST "+adminapi.PathRegister, s.registerPlain)
 	mux.HandleFunc("GET "+adminapi.PathKeys, s.keys)
 	mux.HandleFunc("GET "+adminapi.PathEvents, s.events)
 	all := verbs()

@@ -43,8 +43,8 @@ func FuzzCall(f *testing.F) {
 // accepted memory is of exactly one kind, with all descriptors received.
 func FuzzRegister(f *testing.F) {
 	for _, text := range []string{
-		`{"device":"sim0","memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":0,"size":8}]},"descriptors":1}`,
-		`{"file":true,"descriptors":1}`, `{"file":true}`, `{"descriptors":-1}`, `{"file":true,"memory":{}}`,
+		`{"device":"sim0","memory":{"family":"sim","size":8,"pieces":[{"kind":"memfd","fd":0,"size":8}]}}`,
+		`{"file":true}`, `{"target":true}`, `{"number":-1}`, `{"file":true,"memory":{}}`,
 	} {
 		f.Add([]byte(text), uint8(1))
 	}
@@ -57,7 +57,8 @@ func FuzzRegister(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if (m.Share != nil) == r.File || r.File && count != 1 || !r.File && len(m.Files) != int(count) || m.Local != nil {
+		named := r.File || r.Target
+		if (m.Share != nil) == named || named && count != 1 || !named && len(m.Files) != int(count) || m.Local != nil {
 			t.Errorf("%s with %d descriptors is %+v", text, count, m)
 		}
 	})

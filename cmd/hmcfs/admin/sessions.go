@@ -54,7 +54,9 @@ type session struct {
 	memory memories
 	// files are nil unless the session has calls in frames.
 	files *openFiles
-	user  *user
+	// stop ends the requests of frames.
+	stop context.CancelFunc
+	user *user
 	// end is closed when the server ends.
 	end chan struct{}
 	// calls are the calls in progress, and under their connections, guarded by sessions.mu.
@@ -184,7 +186,7 @@ func (s *sessions) begin(c *conn, before string) (*session, error) {
 	s.held.Add(1)
 	return &session{
 		id: name, uid: c.peer.UID, pid: c.peer.PID, begun: time.Now(), user: u,
-		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {},
+		end: make(chan struct{}), under: map[*conn]struct{}{}, abandon: func() {}, stop: func() {},
 	}, nil
 }
 

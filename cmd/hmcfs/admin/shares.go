@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// shares are the bind and export requests in progress, and the connections that hold
-// exports.
+// shares are the requests in progress that belong to no session's frames.
 type shares struct {
 	mu sync.Mutex
 	// ended is set once no more requests are accepted.
@@ -22,7 +21,7 @@ type shares struct {
 // shareWork is one request in progress.
 type shareWork struct {
 	cancel context.CancelFunc
-	// conn is the connection if it passes descriptors, else nil.
+	// conn is the connection of a list or of a stream, which its client may leave unread; else nil.
 	conn *conn
 }
 

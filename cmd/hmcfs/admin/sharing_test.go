@@ -3,7 +3,6 @@ package admin_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,7 +170,7 @@ func rig(t *testing.T, o admin.Options, uid int) *shareRig {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &shareRig{sharer: &sharer{t: t, memory: kit.Memfd(t, 7, memorySize)}, socket: filepath.Join(dir, "s")}
-	o.Socket, o.Backend, o.Sharer, o.Owner = r.socket, &backend{}, r.sharer, owner
+	o.Socket, o.Backend, o.Sharer, o.Owner, o.Keyed = r.socket, &backend{}, r.sharer, owner, &fakeKeyed{}
 	o.Peer = func(*net.UnixConn) (admin.Peer, error) {
 		return admin.Peer{UID: uid, GID: uid, PID: os.Getpid(), Groups: []uint32{5, 6}}, nil
 	}
@@ -307,7 +306,7 @@ func TestSharingRefuses(t *testing.T) {
 	} {
 		_, err := r.client.Bind(t.Context(), r.file, c.memory, c.files...)
 		var said *client.Error
-		if !errors.As(err, &said) || said.Status != http.StatusBadRequest || !strings.Contains(said.Text, c.want) {
+		if !errors.As(err, &said) || said.Code != adminapi.CodeInvalid || !strings.Contains(said.Text, c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -331,10 +330,6 @@ func TestSharingRefuses(t *testing.T) {
 			t.Errorf("export %.60s: %d %s, want %d", text, code, body, want)
 		}
 	}
-	if code, body := get(t, r.socket, http.MethodPost, adminapi.PathBind,
-		`{"path":"sim0/a","descriptors":1,"memory":{"family":"sim","size":1,"pieces":[]}}`); code != 400 || !strings.Contains(body, "too few") {
-		t.Errorf("announced, and not sent: %d %s", code, body)
-	}
 }
 
 // A user whose filesystems do not answer is told to try again, as with other limits, and
@@ -349,17 +344,18 @@ func TestSilentFileSystemIsBusy(t *testing.T) {
 	})
 	_, err := r.client.Bind(t.Context(), r.file, share.Memory{Pieces: piecesOf(10, 0)}, kit.Memfd(t, 1, 100))
 	var said *client.Error
-	if !errors.As(err, &said) || said.Status != http.StatusConflict || said.Code != adminapi.CodeBusy {
+	if !errors.As(err, &said) || said.Code != adminapi.CodeBusy {
 		t.Errorf("told %v", err)
 	}
 }
 
 func TestSharingTellsTheStoresErrors(t *testing.T) {
 	r := rig(t, admin.Options{}, 0)
-	for err, want := range map[error]int{
-		objects.ErrForbidden: 403, objects.ErrBusy: 409, objects.ErrInvalid: 400, objects.ErrUnsupported: 501,
-		devices.ErrHandle: 400, devices.ErrUnsupported: 501, devices.ErrOutOfMemory: 507, objects.ErrLost: 410,
-		metadata.ErrNotExist: 404, io.ErrNoProgress: 500,
+	for err, want := range map[error]string{
+		objects.ErrForbidden: adminapi.CodeForbidden, objects.ErrBusy: adminapi.CodeBusy, objects.ErrInvalid: adminapi.CodeInvalid,
+		objects.ErrUnsupported: adminapi.CodeUnsupported, devices.ErrHandle: adminapi.CodeInvalid,
+		devices.ErrUnsupported: adminapi.CodeUnsupported, devices.ErrOutOfMemory: adminapi.CodeNoMemory, objects.ErrLost: adminapi.CodeLost,
+		metadata.ErrNotExist: adminapi.CodeNotFound, io.ErrNoProgress: adminapi.CodeInternal,
 	} {
 		failure := fmt.Errorf("the store: %w", err)
 		r.fail(failure)
@@ -367,8 +363,8 @@ func TestSharingTellsTheStoresErrors(t *testing.T) {
 		_, xerr := r.client.Export(t.Context(), r.file, "")
 		for _, got := range []error{berr, xerr} {
 			var said *client.Error
-			if !errors.As(got, &said) || said.Status != want || said.Text != failure.Error() {
-				t.Errorf("%v is told as %v, want status %d", err, got, want)
+			if !errors.As(got, &said) || said.Code != want || said.Text != failure.Error() {
+				t.Errorf("%v is told as %v, want %s", err, got, want)
 			}
 		}
 	}
@@ -414,8 +410,8 @@ func TestOthersAreServedWhereTheyAreLetIn(t *testing.T) {
 	}
 }
 
-// TestOthersConnectionsAreBounded has another user hold as many exports as permitted.
-func TestOthersConnectionsAreBounded(t *testing.T) {
+// TestOthersExportsAreBounded has another user hold as many exports as permitted, each in a session of its own.
+func TestOthersExportsAreBounded(t *testing.T) {
 	refused := &admin.Refusals{}
 	r := rig(t, admin.Options{Open: true, Refusals: refused}, owner+1)
 	var held []*client.Export
@@ -430,7 +426,7 @@ func TestOthersConnectionsAreBounded(t *testing.T) {
 	if last == nil || len(held) < 10 || len(held) > 100 {
 		t.Errorf("%d exports are held, then: %v", len(held), last)
 	}
-	if l := refused.Limits()[0]; l.Name != "user-connections" || l.Refused == 0 || l.Limit != uint64(len(held)) {
+	if l := refused.Limits()[1]; l.Name != "user-sessions" || l.Refused == 0 || l.Limit != uint64(len(held)) {
 		t.Errorf("%d are held, and counted is %+v", len(held), l)
 	}
 	for _, e := range held {
@@ -444,6 +440,25 @@ func TestOthersConnectionsAreBounded(t *testing.T) {
 			return err
 		}
 		return e.Close()
+	})
+}
+
+// TestOthersConnectionsAreBounded has another user open connections without a session.
+func TestOthersConnectionsAreBounded(t *testing.T) {
+	refused := &admin.Refusals{}
+	r := rig(t, admin.Options{Open: true, Refusals: refused}, owner+1)
+	for range 100 {
+		c, err := net.Dial("unix", r.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	kit.Eventually(t, settle, func() error {
+		if l := refused.Limits()[0]; l.Name != "user-connections" || l.Refused != 100-l.Limit {
+			return fmt.Errorf("of 100 %+v", l)
+		}
+		return nil
 	})
 }
 
@@ -465,130 +480,6 @@ func TestTheEndOfTheServerEndsExports(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// dialUpgraded returns a connection after the 101, made without the client library.
-func dialUpgraded(t *testing.T, socket string) *net.UnixConn {
-	t.Helper()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\nContent-Length: 0\r\n\r\n",
-		adminapi.PathBind, adminapi.DescriptorProtocol)
-	if err := c.SetDeadline(time.Now().Add(settle)); err != nil {
-		t.Fatal(err)
-	}
-	var head []byte
-	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one...) {
-		if _, err := c.Read(one); err != nil {
-			t.Fatalf("after %q: %v", head, err)
-		}
-	}
-	if !bytes.HasPrefix(head, []byte("HTTP/1.1 101 ")) {
-		t.Fatalf("answered %q", head)
-	}
-	return c
-}
-
-// ending reads the answer of a server that then closes the connection.
-func ending(t *testing.T, c *net.UnixConn) string {
-	t.Helper()
-	data, err := io.ReadAll(c)
-	if err != nil && !errors.Is(err, unix.ECONNRESET) {
-		t.Errorf("the server does not end it: %v", err)
-	}
-	return string(data)
-}
-
-// TestGarbage sends invalid data, with descriptors.
-func TestGarbage(t *testing.T) {
-	r := rig(t, admin.Options{Handshake: settle}, 0)
-	frame := func(n uint32, text string) string {
-		return string(binary.BigEndian.AppendUint32(nil, n)) + text
-	}
-	files := unix.UnixRights(int(r.file.Fd()), int(r.memory.Fd()))
-	for name, bytes := range map[string]string{
-		"a length beyond all bounds": frame(1<<31, "{}"),
-		"no JSON":                    frame(4, "nope"),
-		"no object":                  frame(2, "[]"),
-		"too short":                  frame(0, ""),
-		"behind the frame":           frame(2, "{}{}"),
-		"too few announced":          frame(2, "{}"),
-		"unknown":                    frame(7, `{"x":1}`),
-	} {
-		c := dialUpgraded(t, r.socket)
-		if _, _, err := c.WriteMsgUnix([]byte(bytes), files, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := ending(t, c); !strings.Contains(got, `"failure":`) || !strings.Contains(got, `"status":400`) {
-			t.Errorf("%s: answered %q", name, got)
-		}
-	}
-	// More descriptors than one message may carry, over several.
-	c := dialUpgraded(t, r.socket)
-	many := make([]int, 200)
-	for i := range many {
-		many[i] = int(r.memory.Fd())
-	}
-	for _, part := range []string{"\x00", "\x00"} {
-		if _, _, err := c.WriteMsgUnix([]byte(part), unix.UnixRights(many...), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := ending(t, c); !strings.Contains(got, "more than 253 descriptors") {
-		t.Errorf("400 descriptors: %q", got)
-	}
-	if r.last().bind.Memory.Family != "" {
-		t.Errorf("the store was asked for %+v", r.last().bind)
-	}
-}
-
-// TestSilentClient checks that a client that sends nothing, or stops in the middle, is not
-// waited for longer than permitted.
-func TestSilentClient(t *testing.T) {
-	r := rig(t, admin.Options{Handshake: 50 * time.Millisecond}, 0)
-	for _, part := range []string{"", "\x00\x00", "\x00\x00\x00\x08{}"} {
-		c := dialUpgraded(t, r.socket)
-		if part != "" {
-			if _, _, err := c.WriteMsgUnix([]byte(part), unix.UnixRights(int(r.memory.Fd())), nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := ending(t, c); !strings.Contains(got, "i/o timeout") {
-			t.Errorf("after %q: %q", part, got)
-		}
-	}
-}
-
-// TestClientGoesAway closes the connection in the middle of a frame.
-func TestClientGoesAway(t *testing.T) {
-	r := rig(t, admin.Options{Handshake: settle}, 0)
-	for range 20 {
-		c := dialUpgraded(t, r.socket)
-		if _, _, err := c.WriteMsgUnix([]byte("\x00\x00"), unix.UnixRights(int(r.memory.Fd())), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestUpgradeWithABodyIsRefused(t *testing.T) {
-	r := rig(t, admin.Options{}, 0)
-	c, err := net.Dial("unix", r.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close() }()
-	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, close\r\nUpgrade: %s\r\nContent-Length: 2\r\n\r\n{}",
-		adminapi.PathBind, adminapi.DescriptorProtocol)
-	answer, err := io.ReadAll(c)
-	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 400 ")) {
-		t.Errorf("%q, %v", answer, err)
 	}
 }
 

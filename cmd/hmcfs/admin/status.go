@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
@@ -34,7 +35,7 @@ func statusOf(err error) (status int, code string) {
 		{errInvalid, http.StatusBadRequest, adminapi.CodeInvalid},
 		{errNoSession, http.StatusForbidden, adminapi.CodeNoSession},
 		{errEnding, http.StatusServiceUnavailable, adminapi.CodeEnding},
-		{adminapi.ErrFrame, http.StatusBadRequest, adminapi.CodeInvalid},
+		{frames.ErrFrame, http.StatusBadRequest, adminapi.CodeInvalid},
 		{adminapi.ErrJSON, http.StatusBadRequest, adminapi.CodeInvalid},
 		{context.Canceled, http.StatusServiceUnavailable, adminapi.CodeEnding},
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/client"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -172,7 +173,7 @@ func (f *bindFlags) whole(stdin io.Reader) (share.Memory, error) {
 		text, err = os.ReadFile(name)
 	case f.handle == "-":
 		from = "standard input"
-		text, err = io.ReadAll(io.LimitReader(stdin, adminapi.MaxFrame+1))
+		text, err = io.ReadAll(io.LimitReader(stdin, frames.MaxRequest+1))
 	}
 	if err != nil {
 		return share.Memory{}, fmt.Errorf("read the handle: %w", err)

@@ -61,14 +61,19 @@ const keysAtOnce = 512
 // Keys passes each key that begins with a prefix, or each publication, of this and other
 // nodes to each, in order. Nodes that cannot list theirs are in its error, which comes
 // after all keys.
-func (k keyed) Keys(ctx context.Context, by objects.Caller, prefix string, published bool, each func(adminapi.Key) error) error {
+func (k keyed) Keys(ctx context.Context, by objects.Caller, asked adminapi.KeysRequest, each func(adminapi.Key) error) error {
 	h := k.d.store.NewHolder(by)
-	return errors.Join(k.list(ctx, h, prefix, published, each), h.Close(ctx))
+	return errors.Join(k.list(ctx, h, asked, each), h.Close(ctx))
 }
 
-func (k keyed) list(ctx context.Context, h *objects.Holder, prefix string, published bool, each func(adminapi.Key) error) error {
+func (k keyed) list(ctx context.Context, h *objects.Holder, asked adminapi.KeysRequest, each func(adminapi.Key) error) error {
 	var unlisted error
-	for r := (objects.KeyRange{Published: published, From: prefix, Inclusive: true, Limit: keysAtOnce}); ; r.Inclusive = false {
+	prefix, published := asked.Prefix, asked.Published
+	begin := objects.KeyRange{Published: published, From: prefix, Inclusive: true, Limit: keysAtOnce}
+	if asked.After >= prefix && asked.After != "" {
+		begin.From, begin.Inclusive = asked.After, false
+	}
+	for r := begin; ; r.Inclusive = false {
 		page, err := k.d.keys().List(ctx, r)
 		switch {
 		case err != nil && page == nil:

@@ -46,8 +46,8 @@ class Bound:
             # Host memory can be a file of a simulated device, too.
             if memory["family"] == "host":
                 memory["family"] = device.rstrip("0123456789")
-            question = {"memory": memory, "descriptors": len(files), **source.question}
-            _session.ask(self._place.socket_path, "/v1/bind", question, [*source.files, *files])
+            question = {"memory": memory, **source.question}
+            _session.ask(self._place.socket_path, "bind", question, [*source.files, *files])
         except _errors.HmcfsError as e:
             if isinstance(e, OSError) and e.errno or self.path in str(e):
                 raise

@@ -301,9 +301,9 @@ def _memory_of(socket_path: str, source: Any, device: str) -> tuple[Any, str, st
     if source.size == 0:
         return _Nothing(), "", ""
     cuda = device.startswith("cuda")
-    question = {"kind": "vmm-fd" if cuda else "memfd", "hold": True, **source.question}
+    question = {"kind": "vmm-fd" if cuda else "memfd", **source.question}
     try:
-        reply, files, held = _session.ask_held(socket_path, "/v1/export", question, source.files)
+        said, files, held = _session.export(socket_path, question, source.files)
     except _errors.Unsupported as e:
         raise _errors.Unsupported(f"{path}: memory of {device} can't be opened here; read the file, or copy it to host/: {e}") from e
     except _errors.Lost as e:
@@ -311,7 +311,7 @@ def _memory_of(socket_path: str, source: Any, device: str) -> tuple[Any, str, st
     except _errors.HmcfsError as e:
         raise type(e)(f"{path}: its memory can't be opened: {e}") from e
     try:
-        said, (piece,) = reply["memory"], reply["memory"]["pieces"]
+        (piece,) = said["pieces"]
         if cuda:
             memory: Any = _cuda.Memory(path, files[0], said.get("device", ""), piece, held)
         else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from typing import Any, Iterator, NamedTuple, Sequence
 
-PROTOCOL = "hmcfs-frames-2"
+PROTOCOL = "hmcfs-frames-3"
 MAX_BODY = 64 << 20
 HEADER = struct.Struct("<IBBHQ")
 _CALL = struct.Struct("<BBHIIIqqQ")
@@ -18,7 +19,7 @@ _FILE_ANSWER = struct.Struct("<IIQQ")
 _STAT = struct.Struct("<QQQIIIIIIqqqIIII")
 _ENTRY = struct.Struct("<QQBB")
 
-CALL, CANCEL, HELLO, LINES, LAST, BEGUN, FAILURE, ENDED, FILE, FILE_ANSWER = range(1, 11)
+CALL, CANCEL, HELLO, LINES, LAST, BEGUN, FAILURE, ENDED, FILE, FILE_ANSWER, REQUEST, REPLY, PART, MORE = range(1, 15)
 
 VERBS = {
     name: number
@@ -40,6 +41,9 @@ FILE_VERBS = {
         1,
     )
 }
+REQUESTS = {name: number for number, name in enumerate(("register", "bind", "export", "collect", "verify", "keys", "watch"), 1)}
+# MAX_REQUEST is the most bytes of a request.
+MAX_REQUEST = 1 << 20
 # MAX_FILE_DATA is the most bytes of a file in one frame.
 MAX_FILE_DATA = 1 << 20
 RULES = {None: 0, "skip": 1, "replace": 2, "fail": 3}
@@ -104,6 +108,14 @@ def call(
     return b"".join(parts)
 
 
+def request(verb: str, number: int, question: Any, descriptors: int = 0) -> bytes:
+    """Return the frame of a request, whose descriptors are sent before."""
+    body = json.dumps(question).encode()
+    if len(body) > MAX_REQUEST:
+        raise ValueError(f"the request has {len(body)} bytes, the maximum is {MAX_REQUEST}")
+    return HEADER.pack(len(body), REQUEST, REQUESTS[verb], descriptors << 8, number) + body
+
+
 class FileAnswer(NamedTuple):
     """The answer to a call on files."""
 
@@ -157,6 +169,11 @@ def again(frame: bytes, timeout: float | None = None, tried: bool = True) -> byt
     if timeout is not None:
         out[32:40] = max(1, round(timeout * 1e9)).to_bytes(8, "little")
     return bytes(out)
+
+
+def more(number: int) -> bytes:
+    """Return the frame that asks for the next part of an answer."""
+    return HEADER.pack(0, MORE, 0, 0, number)
 
 
 def cancel(number: int) -> bytes:

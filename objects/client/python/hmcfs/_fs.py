@@ -13,7 +13,6 @@ import json
 import math
 import operator
 import os
-import socket
 import stat
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 from . import _bound, _dtypes, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._session import Answer, Session, _answered, continues, retry
+from ._session import Answer, Requests, Session, retry
 
 
 class Future:
@@ -579,47 +578,38 @@ class FileSystem:
         """
         return self._events(*self._stream(), prefix[:-1] if prefix.endswith("*") else prefix)
 
-    def _stream(self) -> "tuple[socket.socket, Any, float]":
-        """Request events. Return the connection, its lines, and the time within which the next daemon is asked for more."""
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    def _stream(self) -> "tuple[Requests, int]":
+        """Request events, in a session of their own. Return it, and the number of the request."""
+        session = Requests(self.socket_path)
         try:
-            s.connect(self.socket_path)
-            s.sendall(b"GET /v1/events HTTP/1.0\r\nHost: hmcfs\r\n\r\n")
-            stream = s.makefile("rb")
-            status, head = stream.readline(), b""
-            while line := stream.readline().strip():
-                head += line + b"\r\n"
-            if b" 200 " not in status:
-                told = json.loads(stream.readline() or b"{}")
-                raise _answered(told.get("code", "io"), told.get("error") or status.decode().strip())
-        except _errors.HmcfsError:
-            s.close()
+            number, _, _ = session.ask("watch", {})
+        except BaseException:
+            session.close()
             raise
-        except (OSError, ValueError) as e:
-            s.close()
-            raise _errors.of_os(e, self.socket_path) from e
-        return s, stream, continues(head)
+        session.socket.settimeout(None)
+        return session, number
 
-    def _events(self, s: socket.socket, stream: Any, limit: float, prefix: str) -> Iterator[Event]:
+    def _events(self, session: Requests, number: int, prefix: str) -> Iterator[Event]:
         while True:
-            with s, stream:
+            limit = session.continues
+            try:
                 while True:
                     try:
-                        line = stream.readline()
-                    except OSError:
-                        line = b""  # the daemon has died
-                    if not line.endswith(b"\n"):
-                        break
-                    event = Event(json.loads(line))
-                    if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
-                        yield event
+                        some = session.more(number)
+                    except (OSError, _errors.HmcfsError, ValueError):
+                        break  # the daemon has ended
+                    for event in map(Event, some["events"] if some else ()):
+                        if event.get("event") == "dropped" or event.get("key", "").startswith(prefix):
+                            yield event
+            finally:
+                session.close()
             try:
                 found = retry(self.socket_path, limit, lambda: False, self._stream) if limit else None
             except _errors.HmcfsError as e:
                 raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events: {e}") from e
             if found is None:
                 raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events; connect again")
-            s, stream, limit = found
+            session, number = found
             now = datetime.datetime.now(datetime.timezone.utc).isoformat()
             yield Event(seq=0, time=now, event="dropped", key="", size=0, dropped=0)
 

@@ -19,8 +19,10 @@ from typing import Any, Callable, Sequence
 from . import _errors, _frames
 
 _REQUEST = (
-    "POST {path} HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{extra}Content-Length: 0\r\n\r\n"
+    "POST /v1/session HTTP/1.1\r\nHost: hmcfs\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{extra}Content-Length: 0\r\n\r\n"
 )
+# _ANSWER bounds the time, in seconds, for the answer to a request of its own session.
+_ANSWER = 120.0
 _MAX_HEAD = 64 << 10
 # _STOP bounds the time, in seconds, that the daemon takes to end a call or a session.
 _STOP = 30.0
@@ -34,8 +36,6 @@ _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
 # _CUT bounds the attempts that may be cut off of a client that was promised no daemon: one that dies does so once, but so does one
 # that this user has too many connections with, each time.
 _CUT = 5
-# _UNANSWERED bounds the attempts to register memory with a daemon that does not answer while the session has its connection.
-_UNANSWERED = 5
 # _RANGES bounds the ranges of a file that the next daemon is told to have been read.
 _RANGES = 64
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
@@ -52,6 +52,9 @@ class Answer:
         self.number = number
         self.lines: list[_frames.Line] = []
         self.file: _frames.FileAnswer | None = None
+        self.reply: Any = None
+        # once is set for a request, which no later daemon is asked for.
+        self.once = False
         self.begun = False
         self.over = False
         self.fault: _errors.HmcfsError | None = None
@@ -81,7 +84,9 @@ class Answer:
                 self.fault = _errors.of(code, text)
         elif kind == _frames.FILE_ANSWER:
             self.file = _frames.file_answer(body)
-        self.over = kind in (_frames.LAST, _frames.FAILURE, _frames.FILE_ANSWER)
+        elif kind == _frames.REPLY:
+            self.reply = json.loads(body)
+        self.over = kind in (_frames.LAST, _frames.FAILURE, _frames.FILE_ANSWER, _frames.REPLY)
         for call in list(self.listeners):
             call()
 
@@ -112,6 +117,7 @@ class Session:
     # _deadline is the time at which the thread that reads gives up.
     _deadline: float | None
     _poll: select.poll | None
+    _channel: socket.socket | None
 
     def __init__(self, path: str, timeout: float = 10.0) -> None:
         self._prepare(path)
@@ -127,7 +133,8 @@ class Session:
         self._poll = None
         self._socket = _connect(path, timeout)
         try:
-            rest, head = _upgrade(self._socket, "/v1/session", _frames.PROTOCOL)
+            rest, head, channel = _upgrade(self._socket)
+            self._channel = channel
             self._received += rest
             self._continues = continues(head)
             self._deadline = time.monotonic() + timeout
@@ -138,14 +145,11 @@ class Session:
             self._deadline = None
             # Threads that send, and one that reads, use the socket at the same time.
             self._socket.setblocking(True)
-        except _errors.HmcfsError:
+        except BaseException as e:
             self._socket.close()
-            raise
-        except (OSError, EOFError, ValueError) as e:
-            self._socket.close()
-            raise _errors.of_os(e, path) from e
-        except BaseException:
-            self._socket.close()
+            self._close_channel()
+            if isinstance(e, (OSError, EOFError, ValueError)) and not isinstance(e, _errors.HmcfsError):
+                raise _errors.of_os(e, path) from e
             raise
 
     def _prepare(self, path: str) -> None:
@@ -161,6 +165,8 @@ class Session:
         self._left: collections.deque[int] = collections.deque()
         self._number = 0
         self._received = bytearray()
+        # _channel passes descriptors.
+        self._channel = None
         self._ended: _errors.HmcfsError | None = None
         # _continues is the time, in seconds, within which the session comes back to the daemon that follows one that has
         # died; 0 if it ends with the daemon.
@@ -214,14 +220,20 @@ class Session:
                 with self._changed:
                     if self._changed.wait_for(lambda: self._read_by in (None, threading.get_ident()), _HELD):
                         self._socket.close()
+                        self._close_channel()
             finally:
                 self._writing.release()
+
+    def _close_channel(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
 
     def _forked(self) -> None:
         """Leave the session to the parent, in the child of a fork."""
         if self._finalizer is not None:
             self._finalizer.detach()  # the connection is the parent's
         self._socket.close()
+        self._close_channel()
         if self._next is not None:
             self._next.close()
         self._writing, self._changed, self._read_by, self._reader = threading.Lock(), threading.Condition(), None, None
@@ -280,7 +292,8 @@ class Session:
             elif len(had) < _RANGES:
                 had.append((start, start + n))
 
-    def _start(self, encode: Callable[[int], bytes], timeout: float = 0) -> Answer:
+    def _start(self, encode: Callable[[int], bytes], timeout: float = 0, files: "Sequence[int] | None" = None) -> Answer:
+        """Send a call; with files a request, and them before it."""
         with self._writing:
             self._check()
             self._cancel()
@@ -290,13 +303,16 @@ class Session:
                 frame = encode(answer.number)
             except (ValueError, KeyError) as e:
                 raise _errors.Invalid(str(e)) from e
-            if self._continues:
+            answer.once = files is not None
+            if self._continues and not answer.once:
                 answer.frame, answer._tried = frame, not self._away
                 if timeout:
                     answer._deadline = time.monotonic() + timeout
             with self._changed:
                 self._check()
                 self._answers[answer.number] = answer
+            if files and not self._away and self._channel is not None:
+                _pass(self._channel, answer.number, files)
             self._send(frame)
         return answer
 
@@ -448,26 +464,24 @@ class Session:
 
     def register(self, device: str, memory: dict[str, Any] | None, files: Sequence[int], **fields: Any) -> int:
         """Register memory, and return its number in this session."""
-        question = {"device": device, "descriptors": len(files), **fields}
+        question: dict[str, Any] = {"device": device, **fields}
         if memory is not None:
             question["memory"] = memory
         # Before the daemon knows the memory, since this may fail.
         own = self._duplicates(files) if self._continues else []
         try:
-            attempt = 0
             while True:
-                attempt += 1
                 generation = self._present()
+                answer = self._start(lambda n: _frames.request("register", n, question, len(files)), files=files)
                 try:
-                    reply, received = ask(self.path, "/v1/register", question, files, session=self.name)
+                    answer.wait()
                 except _errors.Disconnected:
-                    # The connections of a daemon that dies need not end at once: one that seems to live is asked again, too.
-                    if self._replaced(generation) or self._continues and attempt < _UNANSWERED:
+                    if self._replaced(generation):
                         continue
                     raise
-                for fd in received:
-                    os.close(fd)
-                number = int(reply["registered"]["memory"])
+                finally:
+                    self.stop(answer)
+                number = int(answer.reply["memory"])
                 if not self._continues:
                     return number
                 with self._changed:
@@ -549,26 +563,31 @@ class Session:
             return
         with self._writing:
             self._socket.close()
-            self._socket, self._received = made
+            self._close_channel()
+            self._socket, self._received, self._channel = made
             self._poll, self._deadline = None, None
             with self._changed:
                 self._away, self._read_by = False, None
                 self._generation += 1
                 calls = [self._answers[number] for number in sorted(self._answers)]
+                for answer in calls:
+                    if answer.once:
+                        del self._answers[answer.number]
+                        answer.end(_errors.Disconnected(f"{self.path}: the daemon has died"))
                 self._changed.notify_all()
             self._watch()
             for answer in calls:
-                if not answer.over:
+                if not answer.over and not answer.once:
                     self._send(answer.again())
 
-    def _arrive(self) -> "tuple[socket.socket, bytearray]":
+    def _arrive(self) -> "tuple[socket.socket, bytearray, socket.socket]":
         """Make one attempt to continue the session: memory, keys and files are then as before.
 
         Only the greeting has a limit: the daemon takes the name once, so another attempt would be refused.
         """
-        s = _connect(self.path, _ATTEMPT)
+        s, channel = _connect(self.path, _ATTEMPT), None
         try:
-            rest, _ = _upgrade(s, "/v1/session", _frames.PROTOCOL, self.name)
+            rest, _, channel = _upgrade(s, self.name)
             received = bytearray(rest)
             if _one_frame(s, received)[0] != _frames.HELLO:
                 raise ValueError("no session was answered")
@@ -579,42 +598,44 @@ class Session:
                 memories = dict(self._memories)
                 opened = {handle: (name, flags, ino, list(had)) for handle, (name, flags, ino, had) in self._opened.items()}
             for number, (question, files) in memories.items():
+                asked = {**question, "number": number}
                 try:
-                    _, came = ask(self.path, "/v1/register", {**question, "number": number}, files, session=self.name, timeout=None)
+                    self._exchange(s, received, lambda n: _frames.request("register", n, asked, len(files)), channel, files)
                 except _errors.HmcfsError as e:
                     if not said(e):
-                        raise
-                    continue  # it is lost
-                for fd in came:
-                    os.close(fd)
+                        raise  # it is lost otherwise
             self._exchange(s, received, lambda n: _frames.call("continue", n))
             for handle, (name, flags, ino, had) in opened.items():
                 ranges = b"".join(struct.pack("<QQ", *r) for r in had)
                 self._exchange(
                     s, received, lambda n: _frames.again(_frames.file_call("open", n, name, b"", ranges, flags=flags, handle=handle, size=ino))
                 )
-            return s, received
-        except OSError as e:
+            return s, received, channel
+        except BaseException as e:
             s.close()
-            if isinstance(e, _errors.HmcfsError):
-                raise
-            raise _errors.of_os(e, self.path) from e
-        except BaseException:
-            s.close()
+            if channel is not None:
+                channel.close()
+            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
+                raise _errors.of_os(e, self.path) from e
             raise
         finally:
             self._next = None
 
-    def _exchange(self, s: socket.socket, received: bytearray, encode: Callable[[int], bytes]) -> None:
+    def _exchange(
+        self, s: socket.socket, received: bytearray, encode: Callable[[int], bytes],
+        channel: "socket.socket | None" = None, files: Sequence[int] = (),
+    ) -> None:
         """Make a call on a connection on which nothing else is in progress."""
         with self._writing:
             self._number += 1
             number = self._number
+        if channel is not None and files:
+            _pass(channel, number, files)
         s.sendall(encode(number))
         while True:
-            kind, of, body = _one_frame(s, received)
+            kind, of, body = _one_frame(s, received)[:3]
             if kind == _frames.FAILURE and of == number:
-                raise _errors.of(*_frames.failure(body)[:2])
+                raise _answered(*_frames.failure(body)[:2])
             if of == number:
                 return
 
@@ -699,8 +720,8 @@ class Session:
         return self._socket.recv(size)
 
 
-def _one_frame(s: socket.socket, received: bytearray) -> tuple[int, int, bytes]:
-    """Read one frame of a connection that nothing else reads."""
+def _one_frame(s: socket.socket, received: bytearray) -> tuple[int, int, bytes, int]:
+    """Read one frame of a connection that nothing else reads; also the number of its descriptors."""
     def fill(size: int) -> None:
         while len(received) < size:
             data = s.recv(1 << 16)
@@ -709,14 +730,22 @@ def _one_frame(s: socket.socket, received: bytearray) -> tuple[int, int, bytes]:
             received.extend(data)
 
     fill(_frames.HEADER.size)
-    size, kind, _, _, number = _frames.HEADER.unpack_from(received)
+    size, kind, _, marks, number = _frames.HEADER.unpack_from(received)
     if size > _frames.MAX_BODY:
         raise ValueError(f"a frame of {size} bytes")
     end = _frames.HEADER.size + size
     fill(end)
     body = bytes(received[_frames.HEADER.size : end])
     del received[:end]
-    return kind, number, body
+    return kind, number, body, marks >> 8
+
+
+def _pass(channel: socket.socket, number: int, files: Sequence[int]) -> None:
+    """Send the descriptors of a request. A daemon that has ended is noticed by those who read."""
+    try:
+        socket.send_fds(channel, [number.to_bytes(8, "little")], list(files))
+    except (BrokenPipeError, ConnectionResetError):
+        pass
 
 
 def _shut(s: socket.socket) -> None:
@@ -781,7 +810,7 @@ def _revives(path: str) -> bool | None:
             return None
 
 
-def said(error: _errors.HmcfsError) -> bool:
+def said(error: BaseException) -> bool:
     """Report whether an error is one that a daemon has answered with."""
     return bool(getattr(error, "said", False))
 
@@ -859,27 +888,34 @@ def _connect(path: str, timeout: float | None) -> socket.socket:
     return s
 
 
-def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> tuple[bytes, bytes]:
-    """Ask for an upgrade; return what came after the answer, and its head."""
+def _upgrade(s: socket.socket, session: str = "") -> "tuple[bytes, bytes, socket.socket]":
+    """Ask for a session; return what came after the answer, its head, and the channel for descriptors."""
     extra = f"Hmcfs-Session: {session}\r\n" if session else ""
-    s.sendall(_REQUEST.format(path=path, protocol=protocol, extra=extra).encode())
-    head = b""
-    while b"\r\n\r\n" not in head:
-        data = s.recv(4096)
-        if not data or len(head) > _MAX_HEAD:
-            raise _errors.Disconnected("the daemon closed the connection")
-        head += data
-    head, _, rest = head.partition(b"\r\n\r\n")
+    s.sendall(_REQUEST.format(protocol=_frames.PROTOCOL, extra=extra).encode())
+    head, files = b"", list[int]()
+    try:
+        while b"\r\n\r\n" not in head:
+            data, some, _, _ = socket.recv_fds(s, 4096, 2, socket.MSG_CMSG_CLOEXEC)
+            files += some
+            if not data or len(head) > _MAX_HEAD:
+                raise _errors.Disconnected("the daemon closed the connection")
+            head += data
+        head, _, rest = head.partition(b"\r\n\r\n")
+        if head.startswith(b"HTTP/1.1 101 "):
+            if not files:
+                raise _errors.Disconnected("no channel came with the answer; this process's limit of open files may be too low")
+            channel = socket.socket(fileno=files.pop())
+            channel.settimeout(_STOP)
+            return rest, head, channel
+    finally:
+        for fd in files:
+            os.close(fd)
     status = head.split(b"\r\n", 1)[0].split(b" ")[1]
-    if status == b"101":
-        return rest, head
-    while True:
+    while not rest.rstrip().endswith(b"}") and len(rest) <= _MAX_HEAD:
         data = s.recv(4096)
-        if not data or len(rest) > _MAX_HEAD:
+        if not data:
             break
         rest += data
-        if rest.rstrip().endswith(b"}"):
-            break
     try:
         told = json.loads(rest)
     except ValueError:
@@ -887,67 +923,157 @@ def _upgrade(s: socket.socket, path: str, protocol: str, session: str = "") -> t
     raise _answered(told.get("code", "io"), told.get("error") or f"the daemon answered with status {status.decode()}")
 
 
-def ask(
-    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float | None = 120.0
-) -> tuple[dict[str, Any], list[int]]:
-    """Make a request with descriptors. Return the reply, and the descriptors that came with it."""
-    reply, received, held = ask_held(socket_path, path, question, files, session, timeout)
-    held.drop()
-    return reply, received
+class Requests:
+    """A session for requests alone: a thread makes one, and waits for its answer, before the next one is made."""
+
+    def __init__(self, path: str, timeout: "float | None" = _ANSWER) -> None:
+        self.path, self.pid, self._number, self._received = path, os.getpid(), 0, bytearray()
+        self.socket = _connect(path, timeout)
+        try:
+            rest, head, self._channel = _upgrade(self.socket)
+        except BaseException as e:
+            self.socket.close()
+            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
+                raise _errors.of_os(e, path) from e
+            raise
+        self._received += rest
+        # continues is the time, in seconds, within which another daemon comes; 0 if none does.
+        self.continues = continues(head)
+        # _over has the numbers of requests that are still to be ended, while _lock is held by who makes one.
+        self._over: collections.deque[int] = collections.deque()
+        self._lock = threading.Lock()
+        self._finalizer = weakref.finalize(self, _close_both, self.socket, self._channel)
+
+    def ask(self, verb: str, question: Any, files: Sequence[int] = ()) -> "tuple[int, Any, list[int]]":
+        """Make a request. Return its number, the first answer, and the descriptors that came with it."""
+        with self._lock:
+            self._number += 1
+            number = self._number
+            try:
+                frame = _frames.request(verb, number, question, len(files))
+                if files:
+                    _pass(self._channel, number, files)
+                self.socket.sendall(frame)
+                reply, came = self._answer(number)
+            except BaseException as e:
+                if not said(e):
+                    self.close()  # a part of a frame may have been sent, or the answer is still to come
+                if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
+                    raise _errors.of_os(e, self.path) from e
+                raise
+        self._end()
+        return number, reply, came
+
+    def more(self, number: int) -> Any:
+        """Ask for the next part of an answer."""
+        with self._lock:
+            self.socket.sendall(_frames.more(number))
+            return self._answer(number)[0]
+
+    def _answer(self, number: int) -> "tuple[Any, list[int]]":
+        """Read the next answer to a request, None at its end."""
+        while True:
+            files = list[int]()
+            try:
+                kind, of, body, count = _one_frame(self.socket, self._received)
+                if count:
+                    _, files, _, _ = socket.recv_fds(self._channel, 9, count, socket.MSG_CMSG_CLOEXEC)
+            except OSError as e:
+                raise _errors.of_os(e, self.path) from e
+            if of == number and kind == _frames.FAILURE:
+                raise _answered(*_frames.failure(body)[:2])
+            if of == number and kind in (_frames.REPLY, _frames.PART) and len(files) == count:
+                return json.loads(body), files
+            for fd in files:
+                os.close(fd)
+            if kind == _frames.ENDED:
+                raise _errors.Disconnected(f"{self.path}: the daemon has ended the session")
+            if of == number and kind == _frames.LAST:
+                return None, []
+            if of == number:
+                raise _errors.HmcfsError("the answer of the daemon is incomplete")
+
+    def end(self, number: int) -> None:
+        """End a request that lasts, and wait until the daemon has: it is then as if it had never been there.
+
+        It may be called at any time, as by the end of an object: in the middle of a request of this thread it comes after that.
+        """
+        self._over.append(number)
+        self._end()
+
+    def _end(self) -> None:
+        while self._over and self._lock.acquire(blocking=False):
+            try:
+                self.socket.settimeout(_HELD)
+                while self._over:
+                    number = self._over.popleft()
+                    self.socket.sendall(_frames.cancel(number))
+                    self._answer(number)
+                self.socket.settimeout(_ANSWER)
+            except (OSError, ValueError, _errors.HmcfsError):
+                self.close()  # the daemon has ended, or ends all of them now
+                self._over.clear()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """End the session, and leave when to the daemon."""
+        self._finalizer()
+
+    def finish(self) -> None:
+        """End the session, and wait until the daemon has."""
+        try:
+            self.socket.settimeout(_HELD)
+            self.socket.shutdown(socket.SHUT_WR)
+            while self.socket.recv(1 << 12):
+                pass
+        except OSError:
+            pass  # the daemon has ended, or ends it later
+        self.close()
+
+
+def _close_both(s: socket.socket, channel: socket.socket) -> None:
+    s.close()
+    channel.close()
+
+
+def ask(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[int]) -> Any:
+    """Make a request in a session of its own, and return the answer."""
+    session = Requests(socket_path)
+    try:
+        return session.ask(verb, question, files)[1]
+    finally:
+        session.finish()
 
 
 class Held:
-    """What the daemon holds for this process until end()."""
+    """An export that the daemon holds for this process until end()."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._pid = connection, os.getpid()
-
-    def drop(self) -> None:
-        """End it, and leave when to the daemon."""
-        self._connection.close()
+    def __init__(self, session: Requests, number: int) -> None:
+        self._session, self._number = session, number
 
     def end(self) -> None:
-        """End it, and wait until the daemon has: it is then as if it had never been there."""
-        with self._connection as s:
-            if os.getpid() != self._pid:
-                return  # it goes on for the process that forked
-            try:
-                s.settimeout(_HELD)
-                s.shutdown(socket.SHUT_WR)
-                s.recv(1)
-            except OSError:
-                pass  # the daemon has ended, or ends it later
+        """End it, and wait until the daemon has."""
+        if os.getpid() == self._session.pid:  # else it goes on for the process that forked
+            self._session.end(self._number)
 
 
-def ask_held(
-    socket_path: str, path: str, question: dict[str, Any], files: Sequence[int], session: str = "", timeout: float | None = 120.0
-) -> tuple[dict[str, Any], list[int], Held]:
-    """Make a request with descriptors, and keep what it holds: the caller ends it."""
-    s = _connect(socket_path, timeout)
-    received: list[int] = []
-    try:
-        _upgrade(s, path, "hmcfs-descriptors", session)
-        body = json.dumps(question).encode()
-        frame = len(body).to_bytes(4, "big") + body
-        sent = socket.send_fds(s, [frame], list(files)) if files else s.send(frame)
-        if sent < len(frame):
-            s.sendall(frame[sent:])
-        data = b""
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            more, fds, _, _ = socket.recv_fds(s, 1 << 16, 253, socket.MSG_CMSG_CLOEXEC)
-            received += fds
-            if not more:
-                raise _errors.Disconnected(f"{socket_path}: the daemon closed the connection")
-            data += more
-        reply = json.loads(data[4:])
-        fault = reply.get("failure")
-        if fault:
-            raise _answered(fault.get("code", "io"), fault.get("error", "failed"))
-    except BaseException as e:
-        for fd in received:
-            os.close(fd)
-        s.close()
-        if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
-            raise _errors.of_os(e, socket_path) from e
-        raise
-    return reply, received, Held(s)
+# _exporting are the sessions that hold exports, by the sockets of their daemons.
+_exporting: "weakref.WeakValueDictionary[str, Requests]" = weakref.WeakValueDictionary()
+
+
+def export(socket_path: str, question: dict[str, Any], files: Sequence[int]) -> "tuple[Any, list[int], Held]":
+    """Have memory exported to this process until the end of what is returned beside its description and descriptors."""
+    for fresh in (False, True):
+        session = None if fresh else _exporting.get(socket_path)
+        if session is None or session.pid != os.getpid():
+            fresh, session = True, Requests(socket_path)
+            _exporting[socket_path] = session
+        try:
+            number, reply, came = session.ask("export", {**question, "hold": True}, files)
+        except _errors.Disconnected:
+            if fresh:
+                raise
+            continue  # the daemon has ended meanwhile, and perhaps another one is there
+        return reply, came, Held(session, number)
+    raise AssertionError("unreachable")

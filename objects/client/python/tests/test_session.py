@@ -15,6 +15,15 @@ import hmcfs
 from hmcfs import _frames, _session
 
 
+def greet(s, more=b"Hmcfs-Continues: 60\r\n"):
+    """Begin a session, with a channel for descriptors of which nobody reads the other end."""
+    hello = b"\x01\x00\x00\x00name"
+    answer = b"HTTP/1.1 101 Switching Protocols\r\n" + more + b"\r\n" + _frames.HEADER.pack(len(hello), _frames.HELLO, 0, 0, 0) + hello
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        socket.send_fds(s, [answer], [theirs.fileno()])
+
+
 @pytest.fixture
 def hung(tmp_path):
     """A socket whose daemon begins a session, and then says nothing more."""
@@ -29,8 +38,7 @@ def hung(tmp_path):
             asked = b""
             while b"\r\n\r\n" not in asked:
                 asked += s.recv(4096)
-            hello = b"\x01\x00\x00\x00name"
-            s.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + _frames.HEADER.pack(len(hello), _frames.HELLO, 0, 0, 0) + hello)
+            greet(s, b"")
 
         connections = []
         thread = threading.Thread(target=serve)
@@ -123,14 +131,6 @@ def head_of(s):
             break
         head += data
     return head
-
-
-def greet(s):
-    hello = b"\x01\x00\x00\x00name"
-    s.sendall(
-        b"HTTP/1.1 101 Switching Protocols\r\nHmcfs-Continues: 60\r\n\r\n"
-        + _frames.HEADER.pack(len(hello), _frames.HELLO, 0, 0, 0) + hello
-    )
 
 
 def refuse(s, code):
