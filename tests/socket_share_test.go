@@ -368,7 +368,7 @@ func sessionByHand(t *testing.T, m *mnt.M) *byHand {
 		if at := bytes.Index(head, []byte("\r\n\r\n")); at > 0 && len(head) == at+4+hello {
 			break
 		}
-		if _, err := h.Read(one); err != nil {
+		if _, err = h.Read(one); err != nil {
 			t.Fatalf("after %q: %v", head, err)
 		}
 	}
