@@ -160,6 +160,13 @@ func (w *witnesses) saw(version uint64) {
 	}
 }
 
+// cutOff records that data may be left without a record.
+func (w *witnesses) cutOff() {
+	for _, page := range w.pages {
+		wordAt(page, cutAt).Store(seal(1))
+	}
+}
+
 // settle records that no data without a record is left.
 func (w *witnesses) settle() {
 	for _, page := range w.pages {
