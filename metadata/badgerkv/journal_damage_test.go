@@ -16,7 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
-// secondHalf is where the second half of a journal begins, which has the commits that follow the first layer.
+// The second half of a journal has the commits that follow the first layer.
 const secondHalf = badgerkv.JournalHead + badgerkv.JournalHalf
 
 // bigJournal returns a journal with changes of some hundred bytes.
