@@ -1,7 +1,10 @@
 package metadata_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/metadata"
@@ -16,13 +19,21 @@ type storeBench struct {
 	dir metadata.Ino
 }
 
-// benchStores runs a benchmark over both KVs.
+// benchStores runs a benchmark over each KV, and with a journal.
 func benchStores(b *testing.B, run func(storeBench)) {
 	b.Helper()
 	opens := map[string]func() (metadata.KV, error){
 		"mem": func() (metadata.KV, error) { return memkv.New(), nil },
 		"badger": func() (metadata.KV, error) {
 			return badgerkv.Open(b.Context(), badgerkv.Options{Dir: b.TempDir()})
+		},
+		"journal": func() (metadata.KV, error) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "journal"))
+			if err != nil {
+				return nil, err
+			}
+			kv, err := badgerkv.Open(b.Context(), badgerkv.Options{Dir: b.TempDir(), Journal: f})
+			return kv, errors.Join(err, f.Close())
 		},
 	}
 	for name, open := range opens {

@@ -98,7 +98,7 @@ var (
 // unchanged.
 //
 // Errors: ErrLocked (a *LockedError) if another process has it open; metadata.ErrCorrupt (a
-// *CorruptError) if records are damaged, or Badger cannot interpret them;
+// *CorruptError) if records are damaged, or Badger cannot interpret them, or (a *JournalError) if the journal is damaged;
 // metadata.ErrNoSpace (a *SpaceError) if there is no space for the logs; errors of the
 // operating system about the directory.
 func Open(ctx context.Context, opts Options) (*KV, error) {
@@ -163,7 +163,8 @@ func (kv *KV) open(ctx context.Context, opts Options, found *records) (err error
 		err = kv.testify(ctx, opts, found)
 	}
 	if err == nil && opts.Journal != nil {
-		err = kv.resume(ctx, opts.Journal)
+		opts.MendJournal = opts.MendJournal || found.fresh // it is of others
+		err = kv.resume(ctx, opts)
 	}
 	if err != nil {
 		return errors.Join(err, kv.abandon(err))

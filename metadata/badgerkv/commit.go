@@ -92,6 +92,9 @@ func (kv *KV) endUpdate(t *txn) {
 // Errors: errConflict; why an earlier change could not be written.
 func (kv *KV) order(t *txn) (version uint64, err error) {
 	c := t.kept()
+	if kv.journal != nil {
+		sign(c.record)
+	}
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	switch {
@@ -110,12 +113,12 @@ func (kv *KV) order(t *txn) (version uint64, err error) {
 
 // kept returns a transaction's changes in memory of their own.
 func (t *txn) kept() commit {
-	c, n := t.commit, binary.MaxVarintLen64
+	c, n := t.commit, commitHead+binary.MaxVarintLen64
 	for i := range c.writes {
 		n += 2*binary.MaxVarintLen32 + len(c.writes[i].key) + len(c.writes[i].value)
 	}
 	c.writes = slices.Clone(c.writes)
-	room := binary.AppendUvarint(make([]byte, 0, n), uint64(len(c.writes)))
+	room := binary.AppendUvarint(make([]byte, commitHead, n), uint64(len(c.writes)))
 	for i := range c.writes {
 		room = c.writes[i].record(room)
 	}

@@ -55,6 +55,26 @@ func (e *CorruptError) Is(target error) bool { return target == metadata.ErrCorr
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
+// JournalError reports that the journal of records is damaged. It matches metadata.ErrCorrupt.
+type JournalError struct {
+	Path string
+	// Commits is the number of commits before the damage.
+	Commits int
+	Err     error // the cause
+}
+
+// Error names the file and the cause.
+func (e *JournalError) Error() string {
+	return fmt.Sprintf("the journal of the records, %s, is damaged: %s", e.Path,
+		strings.TrimPrefix(e.Err.Error(), errJournal.Error()+": "))
+}
+
+// Is reports whether target is metadata.ErrCorrupt.
+func (e *JournalError) Is(target error) bool { return target == metadata.ErrCorrupt }
+
+// Unwrap returns the cause.
+func (e *JournalError) Unwrap() error { return e.Err }
+
 // translate maps Badger's errors to those of package metadata.
 func translate(err error) error {
 	switch {

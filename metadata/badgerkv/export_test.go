@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"math"
 	"os"
@@ -109,28 +110,70 @@ func (kv *KV) WaitsFor() time.Duration {
 func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter = d, pause }
 
 // Resume replays a journal.
-func (kv *KV) Resume(ctx context.Context, f *os.File) error { return kv.resume(ctx, f) }
+func (kv *KV) Resume(ctx context.Context, f *os.File) error {
+	return kv.resume(ctx, Options{Journal: f})
+}
 
 // Flush writes all changes to Badger.
 func (kv *KV) Flush() error { return kv.flush(math.MaxUint64) }
 
 // OfAnotherBoot makes a journal one of another boot of the machine.
 func OfAnotherBoot(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt([]byte("another boot"), bootAt)
-	return errors.Join(err, f.Close())
+	return rewriteHead(path, func(head []byte) { copy(head[bootAt:], "another boot") })
 }
 
-// SpoilJournal damages the second commit, of those that set "a" and "b" to one byte each, in the half of the active layer
-// after the first flush.
-func SpoilJournal(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+// OfAnotherVersion makes a journal one of another version.
+func OfAnotherVersion(path string) error {
+	return rewriteHead(path, func(head []byte) { head[len("hmcfs journal ")] = '9' })
+}
+
+// rewriteHead changes the head of a journal.
+func rewriteHead(path string, change func(head []byte)) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt([]byte{0xff, 0xff, 0xff}, journalHead+journalHalf+6)
-	return errors.Join(err, f.Close())
+	head := make([]byte, headSumAt)
+	_, err = f.ReadAt(head, 0)
+	change(head)
+	_, werr := f.WriteAt(binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, y.CastagnoliCrcTable)), 0)
+	return errors.Join(err, werr, f.Close())
+}
+
+// JournalHead and JournalHalf are where the commits of a journal begin, and the size of a half.
+const (
+	JournalHead = journalHead
+	JournalHalf = journalHalf
+)
+
+// CommitsOf returns the commits of a journal of this version, as text, up to damage.
+func CommitsOf(page []byte) (commits []string, err error) {
+	j := &journal{page: page}
+	if j.empty() {
+		return nil, nil
+	}
+	if known, err := j.known(); err != nil || !known {
+		return nil, err
+	}
+	for writes, err := range j.commits() {
+		if err != nil {
+			return commits, err
+		}
+		text := ""
+		for _, w := range writes {
+			text += fmt.Sprintf("%q %q %v;", w.key, w.value, w.deleted)
+		}
+		commits = append(commits, text)
+	}
+	return commits, nil
+}
+
+// ReadCommit returns the number of changes of the commit at the beginning of a half, whose checksum is made right if sign is set.
+func ReadCommit(half []byte, signed bool) (changes int, size uint64, err error) {
+	if signed && len(half) >= commitHead {
+		sign(half)
+		binary.LittleEndian.PutUint32(half[sumAt:], placed(contentSum(half), 0, 0))
+	}
+	writes, size, err := readCommit(half, 0, 0)
+	return len(writes), size, err
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// Open writes them. With it no change waits for Badger. Like the Witness it must survive the process but
 	// not the machine. Open sets its size, allocates its blocks, and leaves it open; nil is none.
 	Journal *os.File
+	// MendJournal makes Open use the changes of a damaged Journal before the damage, and drop the others. Without it
+	// Open refuses such a Journal.
+	MendJournal bool
 	// Logger receives Badger's messages; nil discards them.
 	Logger *zap.Logger
 

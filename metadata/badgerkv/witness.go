@@ -125,6 +125,47 @@ type witnesses struct {
 	paths []string
 }
 
+// mapWitness writes a page and maps it. One that these records have already, on this boot of the machine, is used as it is,
+// since a daemon that died may leave no room for another.
+func mapWitness(path string, w *witness) ([]byte, error) {
+	page, err := mapPage(path)
+	if err == nil && !bytes.Equal(page[:headSize], w.encode()[:headSize]) {
+		err = errors.Join(unix.Munmap(page), errNoWitness)
+	}
+	if err != nil {
+		if err = writeWitness(path, w); err != nil {
+			return nil, err
+		}
+		return mapPage(path)
+	}
+	if w.cut {
+		wordAt(page, cutAt).Store(seal(1))
+	}
+	wordAt(page, versionAt).Store(seal(w.version))
+	return page, nil
+}
+
+// errNoWitness reports that a file can't be used as the witness of these records.
+var errNoWitness = errors.New("badgerkv: no witness of these records")
+
+// mapPage maps a file with the size of a witness, which has no other name.
+func mapPage(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != witnessSize || st.Nlink != 1) {
+		err = errNoWitness
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	page, err := unix.Mmap(int(f.Fd()), 0, witnessSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return page, errors.Join(err, f.Close())
+}
+
 // openWitnesses writes and maps the pages.
 func openWitnesses(w *witness, paths []string) (_ *witnesses, err error) {
 	out := &witnesses{paths: paths}
@@ -134,15 +175,8 @@ func openWitnesses(w *witness, paths []string) (_ *witnesses, err error) {
 		}
 	}()
 	for _, path := range paths {
-		if err = writeWitness(path, w); err != nil {
-			return nil, err
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		page, err := mapWitness(path, w)
 		if err != nil {
-			return nil, err
-		}
-		page, err := unix.Mmap(int(f.Fd()), 0, witnessSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
 		out.pages = append(out.pages, page)
@@ -157,6 +191,13 @@ func (w *witnesses) saw(version uint64) {
 		for old := word.Load(); old>>16 < version && !word.CompareAndSwap(old, seal(version)); {
 			old = word.Load()
 		}
+	}
+}
+
+// cutOff records that data may be left without a record.
+func (w *witnesses) cutOff() {
+	for _, page := range w.pages {
+		wordAt(page, cutAt).Store(seal(1))
 	}
 }
 

@@ -106,12 +106,20 @@ func (m *mountRun) run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case m.readyFD >= 0:
-		return m.background(ctx, settings, places)
+		return m.ended(m.background(ctx, settings, places))
 	case m.foreground:
-		return m.inForeground(ctx, settings, places)
+		return m.ended(m.inForeground(ctx, settings, places))
 	default:
 		return m.daemonise(ctx, settings, places)
 	}
+}
+
+// ended adds to the error of a daemon what the holder that has started it needs to know.
+func (m *mountRun) ended(err error) error {
+	if m.Getenv(holder.RevivedEnv) != "" && daemon.IsFull(err) {
+		return &codeError{code: holder.ExitFull, err: err}
+	}
+	return err
 }
 
 // inForeground serves until a signal arrives or the mount ends.

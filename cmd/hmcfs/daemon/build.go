@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/admin"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/holder"
 	"github.com/hmcfs/hmcfs/cmd/hmcfs/place"
@@ -262,6 +264,11 @@ func (d *Daemon) claimForNew(dir string) error {
 		}
 	}
 	return nil
+}
+
+// IsFull reports whether the error of a daemon is that a disk has no space.
+func IsFull(err error) bool {
+	return errors.Is(err, metadata.ErrNoSpace) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
 // recordsFault describes an error of the records, with the directory and the remedy.

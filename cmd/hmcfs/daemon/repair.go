@@ -23,11 +23,19 @@ func (noKernel) EntryChanged(metadata.Ino, string) {}
 func (noKernel) InodeChanged(metadata.Ino)         {}
 
 // openState opens the records of a dead daemon. With repair, damaged records are replaced
-// by what can be read of them; the problems describe that.
+// by what can be read of them, and a damaged journal ends before the damage; the problems describe that.
 func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metadata.Store, []adminapi.Problem, error) {
 	meta, refused := openUnmounted(ctx, opts)
 	if refused == nil || !repair || !errors.Is(refused, metadata.ErrCorrupt) {
 		return meta, nil, refused
+	}
+	opts.MendJournal = true
+	if damaged, ok := errors.AsType[*badgerkv.JournalError](refused); ok {
+		meta, refused = openUnmounted(ctx, opts)
+		return meta, []adminapi.Problem{{
+			Text: damaged.Error(), Repaired: true,
+			Done: fmt.Sprintf("the %d changes before the damage are written; those after it, which were the last ones, are gone", damaged.Commits),
+		}}, refused
 	}
 	salvaged, err := badgerkv.Salvage(ctx, opts, refused, metadata.Repair)
 	if err != nil {
@@ -40,10 +48,12 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	if opts.Journal != nil {
 		// It was of the damaged records, and may depend on what is gone.
 		unwritten, uerr := badgerkv.Unwritten(opts.Journal)
-		if uerr != nil {
+		switch damaged, ok := errors.AsType[*badgerkv.JournalError](uerr); {
+		case ok:
+			salvaged.Gone = append(salvaged.Gone, fmt.Sprintf("the last changes, %d or more: %v", unwritten, damaged))
+		case uerr != nil:
 			return nil, nil, uerr
-		}
-		if unwritten > 0 {
+		case unwritten > 0:
 			salvaged.Gone = append(salvaged.Gone, fmt.Sprintf("the last %d changes, which were still in the journal %s", unwritten, opts.Journal.Name()))
 		}
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,5 +157,62 @@ func TestCheckStateBringsBack(t *testing.T) {
 	}
 	if again, err := CheckState(t.Context(), p.State, adminapi.FsckRequest{}); err != nil || len(again.Problems) != 0 {
 		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// TestDamagedJournal has a file that is only in the journal of a killed daemon, and damage behind it: the records are refused with the
+// file of the journal and the remedy, and a repair has that file, and says what is gone.
+func TestDamagedJournal(t *testing.T) {
+	p := makeState(t)
+	path := filepath.Join(t.TempDir(), "journal")
+	journal := func() *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	meta, err := openUnmounted(t.Context(), badgerkv.Options{Dir: p.Metadata(), Journal: journal()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := place.Paths{State: t.TempDir()}
+	if err = os.CopyFS(killed.Metadata(), os.DirFS(p.Metadata())); err != nil {
+		t.Fatal(err)
+	}
+	devs, err := meta.Devices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := devs[0]
+	for _, name := range []string{"early", "late"} {
+		if _, err = meta.Create(t.Context(), root.Ino, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(path)
+	if err = errors.Join(err, meta.Close()); err != nil {
+		t.Fatal(err)
+	}
+	data[bytes.LastIndex(data, []byte("late"))] ^= 1
+	if err = os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := badgerkv.Options{Dir: killed.Metadata(), Journal: journal()}
+	_, _, err = openState(t.Context(), opts, false)
+	if err = stateFault(killed.State, err); !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "checksum is wrong") || !strings.Contains(err.Error(), "fsck --repair") {
+		t.Errorf("the error is %v", err)
+	}
+	meta, rows, err := openState(t.Context(), opts, true)
+	if err != nil || len(rows) != 1 || !rows[0].Repaired || !strings.Contains(rows[0].Text, path) || !strings.Contains(rows[0].Done, "gone") {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	_, early := meta.Lookup(t.Context(), root.Ino, "early")
+	if _, err = meta.Lookup(t.Context(), root.Ino, "late"); early != nil || !errors.Is(err, metadata.ErrNotExist) {
+		t.Errorf("early: %v, late: %v", early, err)
+	}
+	if err = meta.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -18,7 +18,7 @@
 // # Limits
 //
 // A daemon that dies before it is ready, or right after that by its own fault, is started again a
-// bounded number of times, after pauses that grow. Then the holder closes the descriptor of the
+// bounded number of times, after pauses that grow; one that finds no space on a disk, for a minute. Then the holder closes the descriptor of the
 // mount, so that programs get the errors of a dead mount instead of waiting, and keeps the memory
 // for the next hmcfs mount.
 //

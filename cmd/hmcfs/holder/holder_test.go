@@ -28,12 +28,15 @@ import (
 
 // daemonEnv makes the test binary a daemon: it is the path of the holder's socket. daemonFails makes
 // the daemon exit before it is ready. daemonKilled names a file that gets a byte for each start; the daemon is killed
-// before it is ready until it has more than killedStarts.
+// before it is ready until it has more than killedStarts. daemonFull names one too: the daemon exits for want of space until it has more
+// than fullStarts.
 const (
 	daemonEnv    = "HMCFS_TEST_HOLDER"
 	daemonFails  = "HMCFS_TEST_HOLDER_FAILS"
+	daemonFull   = "HMCFS_TEST_HOLDER_FULL"
 	daemonKilled = "HMCFS_TEST_HOLDER_KILLED"
 	killedStarts = 2 * mostTries
+	fullStarts   = mostTries + 1
 )
 
 func TestMain(m *testing.M) {
@@ -49,6 +52,9 @@ func TestMain(m *testing.M) {
 func daemon(socket string) {
 	if os.Getenv(daemonFails) != "" {
 		return
+	}
+	if starts, full := os.LookupEnv(daemonFull); full && countStart(starts) < fullStarts {
+		os.Exit(ExitFull)
 	}
 	starts, counts := os.LookupEnv(daemonKilled)
 	n := killedStarts
@@ -487,6 +493,39 @@ func TestKilledBeforeItServes(t *testing.T) {
 		return nil
 	})
 	r.finish()
+}
+
+// TestFullDisk has daemons that find no space, oftener than others may fail, until there is some.
+func TestFullDisk(t *testing.T) {
+	r := newRig(t)
+	c := r.dial(true)
+	starts := filepath.Join(t.TempDir(), "starts")
+	must(t, errors.Join(c.Ready(startOf(r.socket, daemonFull+"="+starts)), c.Close()))
+	kit.Eventually(t, time.Minute, func() error {
+		data, err := os.ReadFile(starts)
+		if s := r.status(); err != nil || s.Owner == 0 || s.GaveUp || len(data) <= fullStarts {
+			return fmt.Errorf("%d starts, status %+v: %w", len(data), s, err)
+		}
+		return nil
+	})
+	if n := r.logged.FilterMessageSnippet("no space").Len(); n != 1 {
+		t.Errorf("the log says %d times that there is no space", n)
+	}
+	r.finish()
+}
+
+// TestFullTries counts starts for want of space: they end, after more than a minute.
+func TestFullTries(t *testing.T) {
+	var n tries
+	waits := time.Duration(0)
+	for !n.enough() {
+		waits += n.pause(firstPause)
+		n.failed++
+		n.countFull()
+	}
+	if waits < time.Minute || waits > 2*time.Minute || n.full != mostFull {
+		t.Errorf("%d starts in %v", n.full, waits)
+	}
 }
 
 // TestStartedByOthers leaves it to another process to start a daemon.

@@ -16,6 +16,8 @@ const (
 	mostTries = 8
 	// mostKilled bounds those of daemons that are killed before they serve, as for want of memory.
 	mostKilled = 100
+	// mostFull bounds those of daemons that find no space on a disk, which somebody may free: more than a minute.
+	mostFull = 20
 	// firstPause is the default of Options.Pause. The pause doubles with each start, up to
 	// longestPause.
 	firstPause   = 50 * time.Millisecond
@@ -27,8 +29,11 @@ const (
 	startLimit = time.Minute
 )
 
+// ExitFull is the exit code of a daemon that was started again and finds no space on a disk (EX_TEMPFAIL).
+const ExitFull = 75
+
 // tries counts the daemons in a row that did not stay. The zero value has none.
-type tries struct{ failed, killed int }
+type tries struct{ failed, killed, full int }
 
 // countDeath counts the death of a daemon that began to serve at ready; zero if it never did.
 func (t *tries) countDeath(ready time.Time) {
@@ -48,14 +53,22 @@ func (t *tries) countKill(served bool) {
 	t.killed++
 }
 
+// countFull counts a daemon that found no space on a disk.
+func (t *tries) countFull() {
+	t.failed--
+	t.full++
+}
+
 // enough reports whether there have been too many.
-func (t *tries) enough() bool { return t.failed >= mostTries || t.killed >= mostKilled }
+func (t *tries) enough() bool {
+	return t.failed >= mostTries || t.killed >= mostKilled || t.full >= mostFull
+}
 
 // pause returns the time to wait before the next start.
 func (t *tries) pause(first time.Duration) time.Duration {
-	switch {
-	case t.failed > 0:
-		return min(first<<(t.failed-1), longestPause)
+	switch grown := max(t.failed, t.full); {
+	case grown > 0:
+		return min(first<<(grown-1), longestPause)
 	case t.killed > 0:
 		return first
 	}
@@ -189,8 +202,13 @@ func (s *server) processEnded(how *os.ProcessState) {
 	status, ok := how.Sys().(syscall.WaitStatus)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+	switch {
+	case ok && status.Signaled() && status.Signal() == syscall.SIGKILL:
 		s.tries.countKill(s.served == how.Pid())
+	case ok && status.Exited() && status.ExitStatus() == ExitFull:
+		if s.tries.countFull(); s.tries.full == 1 {
+			s.log.Warn("a disk has no space for the daemon; it is started again until there is some, for a minute")
+		}
 	}
 }
 
