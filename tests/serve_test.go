@@ -169,6 +169,7 @@ hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
 fails hmcfs serve $D 2>$HOME/why
 grep 'already in use' $HOME/why
 hmcfs status --json $D | grep '"served": true'
+grep -x hmcfs /proc/$(hmcfs status --json $D | sed -n 's/^ *"pid": \([0-9]*\).*/\1/p' | head -1)/comm
 head -c 5000003 /dev/urandom >$HOME/a
 hmcfs cp $HOME/a hmc:sim0/a
 hmcfs cp hmc:sim0/a hmc:host/b | grep d2h
