@@ -162,6 +162,10 @@ func TestServe(t *testing.T) {
 	s := newServed(t, userAlice())
 	s.bare(`
 test ! -e /dev/fuse
+fails hmcfs serve --lease 99999h --node-timeout 1ns $D 2>$HOME/why
+grep 'lease:' $HOME/why
+grep 'node-timeout:' $HOME/why
+(cd $HOME; hmcfs serve --state-dir state/rel --log-file rel.log --device host,size=64MiB d; test -e state/rel/metadata; test -s rel.log; hmcfs umount d)
 mkdir $HOME/m
 fails hmcfs mount $HOME/m 2>$HOME/why
 grep 'hmcfs serve' $HOME/why
@@ -242,6 +246,16 @@ try:
     raise AssertionError("a file that does not exist was opened")
 except FileNotFoundError as e:
     assert isinstance(e, hmcfs.NotFound) and e.filename == "sim0/none"
+for name, value, error, says in (
+    ("user.hmc.key", "a/b", hmcfs.Invalid, "write : instead of /"), ("user.hmc.shape", "1,x", hmcfs.Invalid, "is not a number"),
+    ("user.hmc.ttl", "soon", hmcfs.Invalid, "whole seconds"), ("user.hmc.state", "live", hmcfs.Unsupported, "can" + chr(39) + "t be set"),
+    ("mine", "1", hmcfs.Unsupported, "begins with user."),
+):
+    try:
+        fs.set_attribute("host/py", name, value)
+        raise AssertionError(name + " was set")
+    except error as e:
+        assert e.filename == "host/py" and e.errno and name in str(e) and says in str(e) and "metadata:" not in str(e), e
 fs.remove("sim0/py")
 fs.remove("host/py")
 import importlib.util
@@ -375,6 +389,10 @@ func (s *served) useGo(want []byte) {
 	}
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("write, copy and read: %v; byte %d differs", err, kit.FirstDiff(got, want))
+	}
+	err = files.SetAttribute("host/go", "user.hmc.shape", []byte("1,x"))
+	if !errors.Is(err, unix.EINVAL) || !strings.Contains(fmt.Sprint(err), `user.hmc.shape = "1,x": `) {
+		t.Errorf("an attribute that is refused: %v", err)
 	}
 	if err = files.MkdirAll("sim0/tree/in", 0o700); err == nil {
 		err = files.WriteFile("sim0/tree/in/f", want[:100], 0o600)

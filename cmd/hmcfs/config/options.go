@@ -106,6 +106,7 @@ func (o *Options) Validate(families []Family) error {
 	add(err)
 	_, err = o.Cluster()
 	add(err)
+	add(o.checkTimes()) // also without a cluster: a wrong value is told at once
 	return errors.Join(faults...)
 }
 
