@@ -89,6 +89,7 @@ func (o *Options) Cluster() (Cluster, error) {
 	c.Squash, err = ParseSquash(o.Squash)
 	add(err)
 	add(o.checkProofs())
+	add(o.checkTimes())
 	return c, errors.Join(faults...)
 }
 

@@ -106,7 +106,9 @@ func (o *Options) Validate(families []Family) error {
 	add(err)
 	_, err = o.Cluster()
 	add(err)
-	add(o.checkTimes()) // also without a cluster: a wrong value is told at once
+	if !o.IsCluster() {
+		add(o.checkTimes()) // a wrong value is told at once, and not by the first mount of a cluster
+	}
 	return errors.Join(faults...)
 }
 
