@@ -166,6 +166,25 @@ fails hmcfs serve --lease 99999h --node-timeout 1ns $D 2>$HOME/why
 grep 'lease:' $HOME/why
 grep 'node-timeout:' $HOME/why
 (cd $HOME; hmcfs serve --state-dir state/rel --log-file rel.log --device host,size=64MiB d; test -e state/rel/metadata; test -s rel.log; hmcfs umount d)
+(ulimit -f 1000; fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why)
+grep 'ulimit -f unlimited' $HOME/why
+fails grep -e restore -e fsck $HOME/why
+(ulimit -n 60; hmcfs serve --device host,size=64MiB $D)
+$PYTHON -c '
+import hmcfs
+held = []
+try:
+    for n in range(60):
+        held.append(hmcfs.connect())
+        held[-1].exists("k")
+    raise AssertionError("a daemon with 60 files has 60 sessions")
+except hmcfs.Busy as e:
+    assert "ulimit -n" in str(e) and len(held) > 3, e
+for fs in held:
+    fs.close()
+assert not hmcfs.connect().exists("k")
+'
+hmcfs umount $D
 mkdir $HOME/m
 fails hmcfs mount $HOME/m 2>$HOME/why
 grep 'hmcfs serve' $HOME/why

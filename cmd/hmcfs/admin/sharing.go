@@ -23,6 +23,8 @@ import (
 var (
 	errForbidden = errors.New("not permitted for this user")
 	errInvalid   = errors.New("invalid request")
+	// errFilesOpen reports that the daemon, or the machine, can open no more files.
+	errFilesOpen = errors.New("the daemon has as many files open as it may; close sessions, or start it with a higher limit (ulimit -n, or LimitNOFILE= of its service)")
 	errEnding    = errors.New("the daemon is shutting down")
 )
 
@@ -201,10 +203,12 @@ func (s *Server) solveFrame(ctx context.Context, c *conn, solve solver) (solutio
 	defer func() { adminapi.CloseAll(files) }()
 	return solve(ctx, &q, func(into any) error {
 		data, got, err := adminapi.ReadGuarded(c.UnixConn, s.opts.Guard, uint32(c.peer.UID))
-		if files = got; errors.Is(err, owner.ErrSilent) {
+		switch files = got; {
+		case errors.Is(err, owner.ErrSilent):
 			return err
-		}
-		if err != nil {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			return fmt.Errorf("%w: %w", errFilesOpen, err)
+		case err != nil:
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
 		q.received = got

@@ -26,6 +26,8 @@ func errorRules() []errorRule {
 		{cluster.ErrDenied, hetero.ErrNotAuthorized},
 		{cluster.ErrStale, hetero.ErrLost},
 		{syscall.EROFS, hetero.ErrReadOnly}, // of another node
+		{syscall.EMFILE, hetero.ErrBusy},
+		{syscall.ENFILE, hetero.ErrBusy},
 
 		{context.DeadlineExceeded, hetero.ErrTimeout},
 		{context.Canceled, hetero.ErrInterrupted},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -24,6 +25,8 @@ func TestTranslate(t *testing.T) {
 		{objects.ErrInconsistent, hetero.ErrInconsistent},
 		{objects.ErrWithdrawn, hetero.ErrWithdrawn},
 		{objects.ErrBusy, hetero.ErrBusy},
+		{syscall.EMFILE, hetero.ErrBusy},
+		{syscall.ENFILE, hetero.ErrBusy},
 		{objects.ErrLost, hetero.ErrLost},
 		{devices.ErrLost, hetero.ErrLost},
 		{objects.ErrUnsupported, hetero.ErrUnsupported},
