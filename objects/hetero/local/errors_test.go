@@ -10,6 +10,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -55,6 +56,21 @@ func TestTranslate(t *testing.T) {
 	}
 	if err := translate(nil); err != nil {
 		t.Errorf("no error is told as %v", err)
+	}
+}
+
+// TestTranslateText says that a key does not exist, and that a node does not answer, in plain words and once.
+func TestTranslateText(t *testing.T) {
+	t.Parallel()
+	for want, from := range map[string]error{
+		`key "k": does not exist`:                fmt.Errorf("key %q: %w", "k", metadata.ErrNotExist),
+		`does not exist`:                         metadata.ErrNotExist,
+		`node b: node unreachable`:               fmt.Errorf("node b: %w", cluster.ErrUnreachable),
+		`in use; try again: too many open files`: syscall.EMFILE,
+	} {
+		if got := translate(from).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
