@@ -2,6 +2,8 @@ package fs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -229,11 +231,47 @@ func (g *Guest) Attribute(ctx context.Context, name, attribute string) (value []
 }
 
 // SetAttribute sets an extended attribute. flags are those of setxattr(2).
+//
+// Errors: a syscall.Errno, or a *RefusedError around one.
 func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value []byte, flags uint32) error {
-	return g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) fuse.Status {
+	var why error
+	err := g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) (status fuse.Status) {
 		in := fuse.SetXAttrIn{InHeader: g.header(at.ino), Size: uint32(len(value)), Flags: flags}
-		return g.raw.SetXAttr(w.cancel, &in, attribute, value)
+		status, why = g.fs.setXattr(w.cancel, &in, attribute, value)
+		return status
 	})
+	if fault, is := errors.AsType[syscall.Errno](err); is {
+		return &RefusedError{Errno: fault, Text: refusalOf(fault, attribute, value, why)}
+	}
+	return err
+}
+
+// RefusedError is an errno with a text that says more. It wraps the errno.
+type RefusedError struct {
+	Errno syscall.Errno
+	Text  string
+}
+
+// Error returns the text.
+func (e *RefusedError) Error() string { return e.Text }
+
+// Unwrap returns the errno.
+func (e *RefusedError) Unwrap() error { return e.Errno }
+
+// refusalOf says which attribute was not set to what, and what is allowed. why may be nil.
+func refusalOf(fault syscall.Errno, attribute string, value []byte, why error) string {
+	switch {
+	case why != nil && fault != syscall.EIO: // the log has what the state of the daemon is the reason of
+		said := strings.NewReplacer(": metadata: ", ": ", ": objects: ", ": ").Replace(": " + why.Error())
+		return fmt.Sprintf("%v: %s = %.80q%s", fault, attribute, value, said)
+	case fault == syscall.ERANGE:
+		return fmt.Sprintf("%v: a name of an attribute has 1 to %d bytes", fault, metadata.MaxName)
+	case fault == syscall.E2BIG:
+		return fmt.Sprintf("%v: %s: %d bytes, at most %d", fault, attribute, len(value), metadata.MaxXattr)
+	case fault == syscall.EOPNOTSUPP || fault == syscall.EINVAL:
+		return fmt.Sprintf("%v: %.80q: a name begins with user., trusted. or security., and more follows", fault, attribute)
+	}
+	return fmt.Sprintf("%v: %s = %.80q", fault, attribute, value)
 }
 
 // RemoveAttribute removes an extended attribute.

@@ -119,28 +119,36 @@ func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]st
 //
 // Errors: EEXIST and ENODATA depending on the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP for
 // access lists, capabilities, and attributes that only hmcfs sets.
-func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status) {
+func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) fuse.Status {
+	status, _ := f.setXattr(cancel, in, name, value)
+	return status
+}
+
+// setXattr is SetXAttr, and returns the reason for its status too, if one is known.
+func (f *filesystem) setXattr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status, why error) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	// The store may keep the value, but go-fuse reuses its buffer.
 	x := objects.Xattr{Name: name, Value: append([]byte{}, value...), Flags: metadata.XattrFlags(in.Flags)}
 	if done, err := f.views.changeKey(ino, &x); done {
 		noteKey(&f.names, name)
-		return f.errs.status(f.explained(err))
+		return f.errs.status(f.explained(err)), err
 	}
 	if status := f.checkXattrChange(ino, name); status != fuse.OK {
-		return status
+		return status, nil
 	}
 	if len(value) > metadata.MaxXattr {
-		return errTooBig
+		return errTooBig, nil
 	}
 	if name == objects.XattrBind && isOwn(ino) {
-		return f.errs.status(f.bind(ino, &in.Caller, value))
+		why = f.bind(ino, &in.Caller, value)
+		return f.errs.status(why), why
 	}
 	noteKey(&f.names, name)
 	ctx, who, done := f.call(cancel, &in.InHeader, ino)
 	defer done()
-	return f.errs.status(f.explained(f.tree.SetXattr(ctx, who, ino, x)))
+	why = f.explained(f.tree.SetXattr(ctx, who, ino, x))
+	return f.errs.status(why), why
 }
 
 // RemoveXAttr removes an extended attribute.

@@ -232,7 +232,7 @@ func (ix *keyIndex) holder(ctx context.Context, key string) (carrier, error) {
 		}
 		// The key may have moved to another inode between the two reads.
 		if e.Ino == before || !errors.Is(err, metadata.ErrNotExist) {
-			return carrier{}, fmt.Errorf("find key %q: %w", key, err)
+			return carrier{}, fmt.Errorf("key %q: %w", key, err)
 		}
 		before = e.Ino
 	}

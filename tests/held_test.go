@@ -198,6 +198,9 @@ func (h *held) checkEnd() {
 	if holder == nil || holder.Deaths == 0 {
 		h.t.Fatalf("the holder in the status is %+v", holder)
 	}
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", holder.PID)); err != nil || string(name) != "hmcfs-holder\n" {
+		h.t.Errorf("the holder is called %q: %v", name, err)
+	}
 	if has := ownBytes(h.t, holder.PID); has > holderMemory && !kit.Race() {
 		h.t.Errorf("the holder has %d KiB, at most %d", has>>10, holderMemory>>10)
 	}

@@ -162,6 +162,29 @@ func TestServe(t *testing.T) {
 	s := newServed(t, userAlice())
 	s.bare(`
 test ! -e /dev/fuse
+fails hmcfs serve --lease 99999h --node-timeout 1ns $D 2>$HOME/why
+grep 'lease:' $HOME/why
+grep 'node-timeout:' $HOME/why
+(cd $HOME; hmcfs serve --state-dir state/rel --log-file rel.log --device host,size=64MiB d; test -e state/rel/metadata; test -s rel.log; hmcfs umount d)
+(ulimit -f 1000; fails hmcfs serve --device host,size=64MiB $D 2>$HOME/why)
+grep 'ulimit -f unlimited' $HOME/why
+fails grep -e restore -e fsck $HOME/why
+(ulimit -n 60; hmcfs serve --device host,size=64MiB $D)
+$PYTHON -c '
+import hmcfs
+held = []
+try:
+    for n in range(60):
+        held.append(hmcfs.connect())
+        held[-1].set("k", b"v")
+    raise AssertionError("a daemon with 60 files has 60 sessions")
+except hmcfs.Busy as e:
+    assert "ulimit -n" in str(e) and len(held) > 3, e
+for fs in held:
+    fs.close()
+assert hmcfs.connect().get("k") == b"v"
+'
+hmcfs umount $D
 mkdir $HOME/m
 fails hmcfs mount $HOME/m 2>$HOME/why
 grep 'hmcfs serve' $HOME/why
@@ -169,6 +192,7 @@ hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
 fails hmcfs serve $D 2>$HOME/why
 grep 'already in use' $HOME/why
 hmcfs status --json $D | grep '"served": true'
+grep -x hmcfs /proc/$(hmcfs status --json $D | sed -n 's/^ *"pid": \([0-9]*\).*/\1/p' | head -1)/comm
 head -c 5000003 /dev/urandom >$HOME/a
 hmcfs cp $HOME/a hmc:sim0/a
 hmcfs cp hmc:sim0/a hmc:host/b | grep d2h
@@ -241,6 +265,16 @@ try:
     raise AssertionError("a file that does not exist was opened")
 except FileNotFoundError as e:
     assert isinstance(e, hmcfs.NotFound) and e.filename == "sim0/none"
+for name, value, error, says in (
+    ("user.hmc.key", "a/b", hmcfs.Invalid, "write : instead of /"), ("user.hmc.shape", "1,x", hmcfs.Invalid, "is not a number"),
+    ("user.hmc.ttl", "soon", hmcfs.Invalid, "whole seconds"), ("user.hmc.state", "live", hmcfs.Unsupported, "can" + chr(39) + "t be set"),
+    ("mine", "1", hmcfs.Unsupported, "begins with user."),
+):
+    try:
+        fs.set_attribute("host/py", name, value)
+        raise AssertionError(name + " was set")
+    except error as e:
+        assert e.filename == "host/py" and e.errno and name in str(e) and says in str(e) and "metadata:" not in str(e), e
 fs.remove("sim0/py")
 fs.remove("host/py")
 import importlib.util
@@ -374,6 +408,10 @@ func (s *served) useGo(want []byte) {
 	}
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("write, copy and read: %v; byte %d differs", err, kit.FirstDiff(got, want))
+	}
+	err = files.SetAttribute("host/go", "user.hmc.shape", []byte("1,x"))
+	if !errors.Is(err, unix.EINVAL) || !strings.Contains(fmt.Sprint(err), `user.hmc.shape = "1,x": `) {
+		t.Errorf("an attribute that is refused: %v", err)
 	}
 	if err = files.MkdirAll("sim0/tree/in", 0o700); err == nil {
 		err = files.WriteFile("sim0/tree/in/f", want[:100], 0o600)

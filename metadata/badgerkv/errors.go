@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dustin/go-humanize"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/metadata"
 )
@@ -74,6 +76,38 @@ func (e *JournalError) Is(target error) bool { return target == metadata.ErrCorr
 
 // Unwrap returns the cause.
 func (e *JournalError) Unwrap() error { return e.Err }
+
+// longestFile is the size, in bytes, of the longest file that Badger makes when it opens a store: it maps a log, and the
+// file for large values, at twice its size.
+const longestFile = 2 * max(memTableSize, valueLogSize)
+
+// SizeLimitError reports that this process may not write files as long as those of a store. It matches
+// metadata.ErrNoSpace.
+type SizeLimitError struct {
+	Dir   string
+	Limit uint64 // bytes
+}
+
+// Error names the directory, the limit and the remedy.
+func (e *SizeLimitError) Error() string {
+	return fmt.Sprintf("the limit on the size of files of this process is %s, and those of %s have up to %s; raise it (ulimit -f unlimited, or LimitFSIZE=infinity of its service) and start it again",
+		humanize.IBytes(e.Limit), e.Dir, humanize.IBytes(longestFile))
+}
+
+// Is reports whether target is metadata.ErrNoSpace.
+func (e *SizeLimitError) Is(target error) bool { return target == metadata.ErrNoSpace }
+
+// sizeLimit returns a *SizeLimitError if the files of a store in dir are longer than this process may write.
+func sizeLimit(dir string) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		return fmt.Errorf("read the limit on the size of files: %w", err)
+	}
+	if limit.Cur < longestFile {
+		return &SizeLimitError{Dir: dir, Limit: limit.Cur}
+	}
+	return nil
+}
 
 // translate maps Badger's errors to those of package metadata.
 func translate(err error) error {

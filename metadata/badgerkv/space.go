@@ -417,6 +417,9 @@ func (s *space) wrap(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return s.noSpace(err.Error())
 	}
+	if errors.Is(err, unix.EFBIG) {
+		return errors.Join(sizeLimit(s.dir), err)
+	}
 	return err
 }
 
@@ -467,6 +470,9 @@ func (e *GoneError) Is(target error) bool { return target == ErrGone }
 // enoughToOpen checks that there is space for the tables of all logs, which Badger writes
 // immediately, and for two more logs.
 func enoughToOpen(opts Options, self *os.File) error {
+	if err := sizeLimit(opts.Dir); err != nil {
+		return err
+	}
 	names, err := logsIn(opts.Dir)
 	if err != nil {
 		return err

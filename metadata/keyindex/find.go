@@ -66,7 +66,7 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 		return Place{Key: key, Node: node}, nil
 	}
 	if r.isAway() {
-		return Place{}, fmt.Errorf("find key %q: %w", key, coord.ErrUnavailable)
+		return Place{}, fmt.Errorf("key %q: %w", key, coord.ErrUnavailable)
 	}
 	e, err := r.o.Service.Get(ctx, name)
 	r.observed(err)
@@ -78,9 +78,9 @@ func (r *Registry) Find(ctx context.Context, s Space, key string) (Place, error)
 	}
 	switch {
 	case errors.Is(err, coord.ErrNotFound), err == nil && has.Node == r.o.Self:
-		return Place{}, fmt.Errorf("find key %q: %w", key, metadata.ErrNotExist)
+		return Place{}, fmt.Errorf("key %q: %w", key, metadata.ErrNotExist)
 	case err != nil:
-		return Place{}, fmt.Errorf("find key %q: %w", key, err)
+		return Place{}, fmt.Errorf("key %q: %w", key, err)
 	}
 	r.memory.put(name, has.Node)
 	return has, nil

@@ -30,13 +30,21 @@ func (s *Session) errorOf(code, text string) error {
 	case errors.Is(is, hetero.ErrClosed) && !closed:
 		is = hetero.ErrDisconnected // the daemon is ending
 	}
-	return &daemonError{text: text, is: is}
+	return &daemonError{text: text, is: is, ends: code == adminapi.CodeNoSession || code == adminapi.CodeEnding}
 }
 
 // daemonError is an error with the daemon's text.
 type daemonError struct {
 	text string
 	is   error
+	// ends is set if the daemon is ending, or knows nothing of the session.
+	ends bool
+}
+
+// IsAnswer reports whether the daemon has answered with an error, unless that it is ending.
+func IsAnswer(err error) bool {
+	e, is := errors.AsType[*daemonError](err)
+	return is && !e.ends
 }
 
 // Error returns the daemon's text.

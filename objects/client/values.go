@@ -159,7 +159,7 @@ func (u *values) sizeOf(ctx context.Context, v *slot) (size devices.Size, err er
 		}
 	})
 	if err == nil && failure != nil {
-		err = fmt.Errorf("key %q: %w", v.keys[0], failure)
+		err = hetero.OfKey(v.keys[0], failure)
 	}
 	return size, err
 }

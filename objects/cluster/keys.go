@@ -118,7 +118,7 @@ func (k *keys) unindexed(ctx context.Context, s keyindex.Space, key string, abse
 		}
 	}
 	if err := silent.outcome(ctx, k.peers.wayOut()); err != nil {
-		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, err)
+		return keyindex.Place{}, fmt.Errorf("key %q: %w", key, err)
 	}
 	return keyindex.Place{}, absent
 }

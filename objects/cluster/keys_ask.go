@@ -195,10 +195,10 @@ func (p *peerKeys) askPresent(ctx context.Context, n *Node, ask func(n *Node) er
 func (p *peerKeys) Find(ctx context.Context, s keyindex.Space, key string) (keyindex.Place, error) {
 	found, err := p.whoHas(ctx, proto.HaveKeysAsk{Keys: []string{key}, Publish: s == keyindex.Publish})
 	if err != nil {
-		return keyindex.Place{}, fmt.Errorf("find key %q: %w", key, err)
+		return keyindex.Place{}, fmt.Errorf("key %q: %w", key, err)
 	}
 	if found[0] == "" {
-		return keyindex.Place{}, fmt.Errorf("no node has key %q: %w", key, metadata.ErrNotExist)
+		return keyindex.Place{}, fmt.Errorf("key %q: %w", key, metadata.ErrNotExist)
 	}
 	return keyindex.Place{Key: key, Node: found[0]}, nil
 }

@@ -9,7 +9,7 @@ import (
 // Errors of keys and calls.
 var (
 	ErrInvalid       = errors.New("invalid argument")
-	ErrNotFound      = errors.New("can't find objects")
+	ErrNotFound      = errors.New("does not exist")
 	ErrExist         = errors.New("key exists already")
 	ErrShape         = errors.New("blobs don't fit")
 	ErrInconsistent  = errors.New("inconsistent with the existing state of the key")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Result is the outcome for one key of a call.
@@ -45,10 +46,18 @@ func (r Results) Err() error {
 	var errs []error
 	for _, one := range r {
 		if one.Err != nil {
-			errs = append(errs, fmt.Errorf("key %q: %w", one.Key, one.Err))
+			errs = append(errs, OfKey(one.Key, one.Err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// OfKey returns an error that names the key, once: a text that begins with it is left.
+func OfKey(key string, err error) error {
+	if strings.HasPrefix(err.Error(), fmt.Sprintf("key %q", key)) {
+		return err
+	}
+	return fmt.Errorf("key %q: %w", key, err)
 }
 
 // Outcome returns the error that a call returns with its results: nil if at least one key

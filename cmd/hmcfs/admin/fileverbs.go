@@ -19,6 +19,8 @@ type fileAnswer struct {
 	handle, n uint64
 	// again is set for a call that a daemon before may have carried out.
 	again bool
+	// refused says more about an error than its number; empty if nothing does.
+	refused string
 	// out is the frame so far; the data of the answer is appended to it.
 	out []byte
 	// file and off are those of a call that moves registered memory. get and put are moveTo and moveFrom,
@@ -276,11 +278,15 @@ func fileGetAttribute(ctx context.Context, o *openFiles, q *frames.FileCall, a *
 	return err
 }
 
-func fileSetAttribute(ctx context.Context, o *openFiles, q *frames.FileCall, _ *fileAnswer) error {
+func fileSetAttribute(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {
 	if q.Flags > frames.FileAttributeReplace {
 		return syscall.EINVAL
 	}
-	return o.guest.SetAttribute(ctx, q.Name, q.Other, q.Data, q.Flags)
+	err := o.guest.SetAttribute(ctx, q.Name, q.Other, q.Data, q.Flags)
+	if refused, is := errors.AsType[*fs.RefusedError](err); is {
+		a.refused = refused.Text
+	}
+	return err
 }
 
 func fileListAttributes(ctx context.Context, o *openFiles, q *frames.FileCall, a *fileAnswer) error {

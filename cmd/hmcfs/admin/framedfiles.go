@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -162,7 +163,7 @@ func (c *fileCall) run(ctx context.Context) {
 func (c *fileCall) answer(a *fileAnswer, fault syscall.Errno) error {
 	const fixed = frames.HeaderSize + frames.FileAnswerFixed
 	if fault != 0 {
-		a.out = append(a.out[:fixed], fault.Error()...)
+		a.out = append(a.out[:fixed], cmp.Or(a.refused, fault.Error())...)
 	}
 	frames.AppendFileAnswer(a.out[:frames.HeaderSize], &frames.FileAnswer{Errno: uint32(fault), Handle: a.handle, N: a.n})
 	c.out = a.out

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -161,6 +162,9 @@ func (q *request) received() ([]*os.File, error) {
 	}
 	defer close(q.passed)
 	files, err := f.link.Descriptors.Receive(q.id, q.descriptors, f.server.opts.Guard, uint32(f.conn.peer.UID))
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		err = fmt.Errorf("%w: %w", errFilesOpen, err)
+	}
 	return files, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
@@ -25,6 +26,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
 	if r.ContentLength != 0 {
 		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
+		return
+	}
+	if err := filesLeft(c); err != nil {
+		s.answer(w, nil, err)
 		return
 	}
 	one, err := s.sessions.begin(c, r.Header.Get(adminapi.SessionHeader))
@@ -72,6 +77,26 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.opts.Logger.Warn("session left resources behind", zap.Error(err), zap.Int("uid", one.uid))
 	}
 	_ = ended(c) // a client that has disconnected does not need it
+}
+
+// filesLeft returns errFilesOpen unless this process can open another file, as a session does: once its connection is taken
+// over, the client can't be told.
+func filesLeft(c *conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(own uintptr) {
+		var fd int
+		if fd, failed = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0); failed == nil {
+			failed = unix.Close(fd)
+		}
+	})
+	if errors.Is(failed, unix.EMFILE) {
+		failed = fmt.Errorf("%w: %w", errFilesOpen, failed)
+	}
+	return errors.Join(err, failed)
 }
 
 // attend sends the name of a session and returns when it must end.

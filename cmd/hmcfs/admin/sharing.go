@@ -20,6 +20,8 @@ import (
 var (
 	errForbidden = errors.New("not permitted for this user")
 	errInvalid   = errors.New("invalid request")
+	// errFilesOpen reports that the daemon, or the machine, can open no more files.
+	errFilesOpen = errors.New("the daemon has as many files open as it may; close sessions, or start it with a higher limit (ulimit -n, or LimitNOFILE= of its service)")
 	errEnding    = errors.New("the daemon is shutting down")
 )
 

@@ -27,6 +27,7 @@ func statusOf(err error) (status int, code string) {
 		code   string
 	}{
 		{ErrBusy, http.StatusConflict, adminapi.CodeBusy},
+		{errFilesOpen, http.StatusConflict, adminapi.CodeBusy},
 		// Descriptors that were not received are missing too: that does not make the
 		// request invalid.
 		{owner.ErrSilent, http.StatusConflict, adminapi.CodeBusy},

@@ -131,6 +131,7 @@ func unknownVerb(root *cobra.Command, word string) error {
 
 // Run runs one command and returns its exit code.
 func Run(ctx context.Context, env Env) int {
+	nameProcess(env.Args)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	env.Stdout, env.Stderr = coloured(env.Stdout, env.Getenv), coloured(env.Stderr, env.Getenv)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hmcfs/hmcfs/objects/client"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -68,7 +69,7 @@ func (r *keyReport) fail(i int, err error) {
 	r.ended[i] = true
 	r.failed++
 	row.Code, row.Fault = statusOf(err).Name, faultText(err)
-	r.bar.say(fmt.Sprintf("hmcfs %s: key %q: %s", r.verb, row.Key, row.Fault))
+	r.bar.say(fmt.Sprintf("hmcfs %s: %v", r.verb, hetero.OfKey(row.Key, errors.New(row.Fault))))
 }
 
 func (r *keyReport) settle(i int, err error) {
@@ -164,6 +165,9 @@ func faultText(err error) string {
 	named := errors.Is(kind, hetero.ErrNotFound) || errors.Is(kind, hetero.ErrExist)
 	if named && !errors.Is(err, kind) {
 		return text // it is about a path, which the text contains
+	}
+	if client.IsAnswer(err) && errors.Is(kind, hetero.ErrDisconnected) {
+		return text // it is another node that does not answer
 	}
 	if hint := wayOutOf(kind); hint != "" {
 		text += "; " + hint

@@ -94,7 +94,7 @@ func TestFaultText(t *testing.T) {
 		err        error
 		code, text string
 	}{
-		{hetero.ErrNotFound, "not_found", "can't find objects; hmcfs ls-keys lists the keys"},
+		{hetero.ErrNotFound, "not_found", "does not exist; hmcfs ls-keys lists the keys"},
 		{gone, "not_found", "open /m/x: no such file or directory"},
 		{hinted(gone, "look twice"), "not_found", "open /m/x: no such file or directory; look twice"},
 		{fmt.Errorf("x: %w", hetero.ErrTimeout), "timeout", "x: not available in time; use --timeout to wait longer"},

@@ -89,13 +89,20 @@ func (o *Options) Cluster() (Cluster, error) {
 	c.Squash, err = ParseSquash(o.Squash)
 	add(err)
 	add(o.checkProofs())
+	add(o.checkTimes())
+	return c, errors.Join(faults...)
+}
+
+// checkTimes checks the times of a cluster.
+func (o *Options) checkTimes() error {
+	var faults []error
 	if o.Lease < minLease || o.Lease > maxLease || o.Lease%time.Second != 0 {
-		add(fmt.Errorf("lease: %v is not a whole number of seconds from %v to %v", o.Lease, minLease, maxLease))
+		faults = append(faults, fmt.Errorf("lease: %v is not a whole number of seconds from %v to %v", o.Lease, minLease, maxLease))
 	}
 	if o.NodeTimeout < 100*time.Millisecond || o.NodeTimeout > time.Hour {
-		add(fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
+		faults = append(faults, fmt.Errorf("node-timeout: %v is not between 100ms and 1h", o.NodeTimeout))
 	}
-	return c, errors.Join(faults...)
+	return errors.Join(faults...)
 }
 
 // alone returns an error if options are set that need a node name.

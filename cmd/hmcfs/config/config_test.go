@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -138,7 +139,7 @@ func TestFaults(t *testing.T) {
 		},
 		"all sources at once": {
 			file: "slots: many\n", env: map[string]string{"HMCFS_KEEP": "perhaps"},
-			flags: map[string]string{"read-ahead": "3q", "passthrough": "of", "device": "smi:0", "state-dir": "here"},
+			flags: map[string]string{"read-ahead": "3q", "passthrough": "of", "device": "smi:0", "option": "state_dir=here"},
 			want: []string{
 				`config file /c line 1: slots: "many" is not a whole number`,
 				`environment HMCFS_KEEP: keep: "perhaps" is neither true nor false`,
@@ -179,6 +180,38 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%d lines, want %d:\n%v", lines, len(c.want), err)
 			}
 		})
+	}
+}
+
+// TestRelativePath takes a path of a flag as one below the working directory, and no other.
+func TestRelativePath(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	given := func(text string) []config.Given { return []config.Given{{Text: text, Source: "flag"}} }
+	s, err := config.Resolve(config.Inputs{Flags: map[string][]config.Given{
+		"state-dir": given("here"), "runtime-dir": given("../r"), "log-file": given("/l"), "access-log": given("./a"), "topology": given("t"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for got, want := range map[string]string{
+		s.StateDir: dir + "/here", s.RuntimeDir: filepath.Dir(dir) + "/r", s.LogFile: "/l", s.AccessLog: dir + "/a", s.Topology: dir + "/t",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	_, err = config.Resolve(config.Inputs{Getenv: environment(map[string]string{"HMCFS_STATE_DIR": "here"})})
+	if err == nil || !strings.Contains(err.Error(), "is not an absolute path") {
+		t.Errorf("the environment: %v", err)
+	}
+}
+
+// TestTimesOfNoCluster checks the times of a cluster also without one.
+func TestTimesOfNoCluster(t *testing.T) {
+	_, err := config.Resolve(config.Inputs{Getenv: environment(map[string]string{"HMCFS_LEASE": "99999h", "HMCFS_NODE_TIMEOUT": "1ns"})})
+	if err == nil || !strings.Contains(err.Error(), "lease: ") || !strings.Contains(err.Error(), "node-timeout: ") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -106,6 +106,9 @@ func (o *Options) Validate(families []Family) error {
 	add(err)
 	_, err = o.Cluster()
 	add(err)
+	if !o.IsCluster() {
+		add(o.checkTimes()) // a wrong value is told at once, and not by the first mount of a cluster
+	}
 	return errors.Join(faults...)
 }
 

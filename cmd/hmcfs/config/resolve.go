@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,6 +63,7 @@ func Resolve(in Inputs) (*Settings, error) {
 	flags, err := spreadMountOptions(in.Flags, in.Families)
 	faults = append(faults, err)
 	maps.Copy(given, flags)
+	faults = append(faults, absolute(in.Flags, given))
 	s := &Settings{}
 	for _, p := range Table() {
 		setting, err := s.apply(p, given[p.Name])
@@ -72,6 +75,35 @@ func Resolve(in Inputs) (*Settings, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// pathOptions returns the names of the options with a path that the daemon uses after it has left the directory in which
+// it was started.
+func pathOptions() []string {
+	return []string{"state-dir", "runtime-dir", "log-file", "access-log", "topology"}
+}
+
+// absolute makes the paths absolute that flags give, which are relative to the working directory. Those of a config file,
+// of the environment and of mount options stay: they are not written for one directory.
+func absolute(flags, given map[string][]Given) error {
+	var faults []error
+	for _, name := range pathOptions() {
+		values := slices.Clone(flags[name])
+		for i, v := range values {
+			if v.Text == "" {
+				continue
+			}
+			path, err := filepath.Abs(v.Text)
+			if err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", v.Source, err))
+			}
+			values[i].Text = path
+		}
+		if len(values) > 0 {
+			given[name] = values
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // apply sets one option from the values given, or from its default.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -26,6 +27,8 @@ func errorRules() []errorRule {
 		{cluster.ErrDenied, hetero.ErrNotAuthorized},
 		{cluster.ErrStale, hetero.ErrLost},
 		{syscall.EROFS, hetero.ErrReadOnly}, // of another node
+		{syscall.EMFILE, hetero.ErrBusy},
+		{syscall.ENFILE, hetero.ErrBusy},
 
 		{context.DeadlineExceeded, hetero.ErrTimeout},
 		{context.Canceled, hetero.ErrInterrupted},
@@ -58,13 +61,28 @@ func errorRules() []errorRule {
 }
 
 // translate wraps an error of the store in the corresponding error of hetero, keeping its
-// text. An error that is already ErrOwnerGone is unchanged.
+// text, which follows that of hetero's where it adds something. An error that is already ErrOwnerGone is unchanged.
 func translate(err error) error {
 	if err == nil || errors.Is(err, hetero.ErrOwnerGone) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", sentinel(err), err)
+	kind := sentinel(err)
+	if errors.Is(kind, hetero.ErrNotFound) || errors.Is(err, cluster.ErrUnreachable) {
+		return &saidError{err: err, kind: kind} // the text of the kind says the same again, or is of another cause
+	}
+	return fmt.Errorf("%w: %w", kind, err)
 }
+
+// saidError is an error of a kind that its text does not name.
+type saidError struct{ err, kind error }
+
+// Error returns the text of the error, without the names of the packages of kinds.
+func (e *saidError) Error() string {
+	return strings.TrimPrefix(strings.NewReplacer(": metadata: ", ": ", ": cluster: ", ": ").Replace(": "+e.err.Error()), ": ")
+}
+
+// Unwrap returns the kind and the error.
+func (e *saidError) Unwrap() []error { return []error{e.kind, e.err} }
 
 func sentinel(err error) error {
 	if _, is := errors.AsType[*objects.ShapeError](err); is {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -24,6 +26,8 @@ func TestTranslate(t *testing.T) {
 		{objects.ErrInconsistent, hetero.ErrInconsistent},
 		{objects.ErrWithdrawn, hetero.ErrWithdrawn},
 		{objects.ErrBusy, hetero.ErrBusy},
+		{syscall.EMFILE, hetero.ErrBusy},
+		{syscall.ENFILE, hetero.ErrBusy},
 		{objects.ErrLost, hetero.ErrLost},
 		{devices.ErrLost, hetero.ErrLost},
 		{objects.ErrUnsupported, hetero.ErrUnsupported},
@@ -52,6 +56,21 @@ func TestTranslate(t *testing.T) {
 	}
 	if err := translate(nil); err != nil {
 		t.Errorf("no error is told as %v", err)
+	}
+}
+
+// TestTranslateText says that a key does not exist, and that a node does not answer, in plain words and once.
+func TestTranslateText(t *testing.T) {
+	t.Parallel()
+	for want, from := range map[string]error{
+		`key "k": does not exist`:                fmt.Errorf("key %q: %w", "k", metadata.ErrNotExist),
+		`does not exist`:                         metadata.ErrNotExist,
+		`node b: node unreachable`:               fmt.Errorf("node b: %w", cluster.ErrUnreachable),
+		`in use; try again: too many open files`: syscall.EMFILE,
+	} {
+		if got := translate(from).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ class HmcfsError(Exception):
     failures: dict[str, HmcfsError] = {}
 
     def __init__(self, text: str, key: str | None = None) -> None:
-        super().__init__(f"key {key!r}: {text}" if key is not None else text)
+        named = key is None or text.startswith(f'key "{key}"')  # the daemon has named it
+        super().__init__(text if named else f"key {key!r}: {text}")
         self.key = key
 
 

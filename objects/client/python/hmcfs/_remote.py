@@ -36,7 +36,8 @@ class Tree:
                 raise _errors.of_errno(errno.ENAMETOOLONG, name)
         answer: _frames.FileAnswer = self.session.file(verb, *names, data, **fields)
         if answer.errno:
-            raise _errors.of_errno(answer.errno, name, other if verb in ("rename", "copy") else None)
+            said = bytes(answer.data).decode(errors="replace") if verb == "set-attribute" else ""
+            raise _errors.of_errno(answer.errno, name, other if verb in ("rename", "copy") else None, said)
         return answer
 
     def open(self, name: str, mode: str = "rb") -> "Open":
