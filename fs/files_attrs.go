@@ -237,7 +237,7 @@ func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value 
 	var why error
 	err := g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) (status fuse.Status) {
 		in := fuse.SetXAttrIn{InHeader: g.header(at.ino), Size: uint32(len(value)), Flags: flags}
-		status, why = g.fs.setXattr(w.cancel, &in, attribute, value)
+		status, why = setXattr(g.fs, w.cancel, &in, attribute, value)
 		return status
 	})
 	if fault, is := errors.AsType[syscall.Errno](err); is {

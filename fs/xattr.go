@@ -120,12 +120,12 @@ func (f *filesystem) xattrs(cancel <-chan struct{}, header *fuse.InHeader) ([]st
 // Errors: EEXIST and ENODATA depending on the flags, E2BIG, EINVAL, EPERM, EOPNOTSUPP for
 // access lists, capabilities, and attributes that only hmcfs sets.
 func (f *filesystem) SetXAttr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) fuse.Status {
-	status, _ := f.setXattr(cancel, in, name, value)
+	status, _ := setXattr(f, cancel, in, name, value)
 	return status
 }
 
 // setXattr is SetXAttr, and returns the reason for its status too, if one is known.
-func (f *filesystem) setXattr(cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status, why error) {
+func setXattr(f *filesystem, cancel <-chan struct{}, in *fuse.SetXAttrIn, name string, value []byte) (status fuse.Status, why error) {
 	defer f.ops.done(opSetXattr, time.Now(), &status)
 	ino := metadata.Ino(in.NodeId)
 	// The store may keep the value, but go-fuse reuses its buffer.

@@ -28,20 +28,15 @@ type fileAsk struct {
 func (f *Files) do(ctx context.Context, q *fileAsk) (frames.FileAnswer, error) {
 	answer, err := f.session.askFile(ctx, q)
 	if err == nil && answer.Errno != 0 {
-		err = errnoError(syscall.Errno(answer.Errno), string(answer.Data))
+		err = syscall.Errno(answer.Errno)
+		if q.verb == frames.FileSetAttribute { // the text says more
+			err = &daemonError{text: string(answer.Data), is: err}
+		}
 	}
 	if err != nil {
 		return answer, &fs.PathError{Op: q.op, Path: q.name, Err: err}
 	}
 	return answer, nil
-}
-
-// errnoError returns an errno, with the text of the daemon if that says more. errors.Is finds the errno.
-func errnoError(number syscall.Errno, text string) error {
-	if text == "" || text == number.Error() {
-		return number
-	}
-	return &daemonError{text: text, is: number}
 }
 
 // named makes a call about names, which it checks.
