@@ -53,12 +53,25 @@ func (r Results) Err() error {
 }
 
 // OfKey returns an error that names the key, once: a text that begins with it is left.
-func OfKey(key string, err error) error {
-	if strings.HasPrefix(err.Error(), fmt.Sprintf("key %q", key)) {
-		return err
-	}
-	return fmt.Errorf("key %q: %w", key, err)
+func OfKey(key string, err error) error { return &keyError{key: key, err: err} }
+
+// keyError is the error of a key.
+type keyError struct {
+	key string
+	err error
 }
+
+// Error returns the text of the error, which begins with the key.
+func (e *keyError) Error() string {
+	text, name := e.err.Error(), fmt.Sprintf("key %q", e.key)
+	if rest, named := strings.CutPrefix(text, name); named {
+		return name + rest
+	}
+	return name + ": " + text
+}
+
+// Unwrap returns the error.
+func (e *keyError) Unwrap() error { return e.err }
 
 // Outcome returns the error that a call returns with its results: nil if at least one key
 // succeeded, otherwise Err.
