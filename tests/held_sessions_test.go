@@ -176,7 +176,7 @@ func (w *heldUser) bound() error {
 		if err != nil {
 			return err
 		}
-		w.file = os.NewFile(uintptr(fd), "memfd:bound")
+		w.binds, w.file = name, os.NewFile(uintptr(fd), "memfd:bound")
 		if err = w.file.Truncate(size); err != nil {
 			return err
 		}

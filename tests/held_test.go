@@ -261,9 +261,11 @@ type heldUser struct {
 	stop  <-chan struct{}
 
 	file *os.File
-	data []byte
-	view []byte
-	at   int
+	// binds is the file that has the memory of file.
+	binds string
+	data  []byte
+	view  []byte
+	at    int
 	// own and open are those of programs with sessions.
 	own  *sessions.Pair
 	open *client.File

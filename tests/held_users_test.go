@@ -307,11 +307,14 @@ func (w *heldUser) tensor() error {
 	return kit.Same(w.file.Name(), got, w.data[off:off+5000])
 }
 
-// close ends the use, and removes nothing.
+// close ends the use, and removes nothing but the file whose memory ends with it.
 func (w *heldUser) close() error {
 	var errs []error
 	if w.view != nil {
 		errs = append(errs, unix.Munmap(w.view))
+	}
+	if w.binds != "" {
+		errs = append(errs, os.Remove(w.binds)) // a daemon that starts after the end of the memory finds it lost
 	}
 	if w.file != nil {
 		errs = append(errs, w.file.Close())

@@ -33,10 +33,10 @@ type journalFile struct {
 	next time.Time
 }
 
-// isThere reports whether the path leads to the file, and not by a link.
+// isThere reports whether the path leads to the file, as a whole and not by a link.
 func (f *journalFile) isThere() bool {
 	st, err := os.Lstat(f.path)
-	there := err == nil && os.SameFile(st, *f.is.Load())
+	there := err == nil && os.SameFile(st, *f.is.Load()) && st.Size() == journalSize
 	if there && f.gone.Load() {
 		f.gone.Store(false)
 	}

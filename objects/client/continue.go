@@ -392,10 +392,11 @@ func (s *Session) inProgress() []*answer {
 // +checklocks:s.sending
 func (s *Session) askAgainLocked() {
 	for _, a := range s.inProgress() {
-		if a.once && !a.isAnswered() {
-			a.fail(errReplaced)
-		}
 		if !a.sent || a.isAnswered() {
+			continue
+		}
+		if a.once {
+			a.fail(errReplaced)
 			continue
 		}
 		if a.left.Load() {

@@ -46,7 +46,7 @@ func (s *Session) begin(ctx context.Context, verb frames.RequestVerb, question a
 	if err = s.start(a); err != nil {
 		return nil, part{}, err
 	}
-	if err = s.sendRequest(a.id, verb, text, files); err != nil {
+	if err = s.sendRequest(a, verb, text, files); err != nil {
 		s.forget(a)
 		return nil, part{}, err
 	}
@@ -82,8 +82,8 @@ func failedWith(body []byte) error {
 }
 
 // sendRequest sends a request, and its descriptors before it.
-func (s *Session) sendRequest(id uint64, verb frames.RequestVerb, text []byte, files []*os.File) error {
-	frame, err := requestOf(id, verb, text, files)
+func (s *Session) sendRequest(a *answer, verb frames.RequestVerb, text []byte, files []*os.File) error {
+	frame, err := requestOf(a.id, verb, text, files)
 	if err != nil {
 		return err
 	}
@@ -91,11 +91,12 @@ func (s *Session) sendRequest(id uint64, verb frames.RequestVerb, text []byte, f
 	defer s.sending.Unlock()
 	if len(files) > 0 && !s.cut {
 		// A daemon that has ended is noticed by those who read.
-		if err = s.link.Load().Descriptors.Send(id, files); err != nil && !isClosed(err) {
+		if err = s.link.Load().Descriptors.Send(a.id, files); err != nil && !isClosed(err) {
 			return err
 		}
 	}
 	s.writeLocked(frame)
+	a.sent = true
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,7 +28,7 @@ const (
 	firstFree = 3
 )
 
-// Conn is an end of a connection. The runtime does not watch it while an answer is
+// Conn is a client's end of a connection. The runtime does not watch it while an answer is
 // expected soon: a process of which one thread waits for the answer, and another for whatever
 // happens on its connections, is woken twice for each answer, and again when the daemon has read
 // a call. Only after a longer wait does the thread leave the wait to the runtime.
@@ -54,27 +55,19 @@ type Conn struct {
 	n    int
 	err  error
 	// poll and limit are the arguments of a poll.
-	poll    [1]unix.PollFd
-	limit   unix.Timespec
-	spinner spinner
+	poll  [1]unix.PollFd
+	limit unix.Timespec
+	// pause counts the reads until the next poll, and missed the polls that found nothing.
+	pause, missed int
 	// turn is the time of the last turn of other goroutines.
 	turn time.Time
 	// patience is the time for which a read polls before it sleeps, beyond pollFor.
 	patience time.Duration
-	// ready is set while a Set has found something to read.
-	ready bool
 }
 
 // Expect sets how long the next reads poll, beyond the usual time, for an answer to a call that takes
 // longer than most. It is for the reading goroutine.
 func (c *Conn) Expect(longer time.Duration) { c.patience = longer }
-
-// Bound bounds the reads that poll at one time. It must be called before the first.
-func (c *Conn) Bound(all *Pollers) { c.spinner.all = all }
-
-// Ready says that a Set has found something to read: the next Read does not wait for it first. It is for the reading
-// goroutine.
-func (c *Conn) Ready() { c.ready = true }
 
 // Adopt returns a connection whose writes fail once the peer has read nothing for a time. It
 // closes the one that it gets, and owns the channel, which is nil for none.
@@ -91,6 +84,62 @@ func Adopt(c *net.UnixConn, channel *Channel, limit time.Duration) (_ *Conn, err
 		return nil, fmt.Errorf("adopt a connection: %w", err)
 	}
 	return k, nil
+}
+
+// waiter leaves waits to the runtime. Its methods may be called from any goroutine.
+type waiter struct {
+	mu sync.Mutex
+	// later is an epoll of its own, which tells the runtime that there is something to read; nil
+	// until it is first needed. watch is that of later.
+	// +checklocks:mu
+	later *os.File
+	// +checklocks:mu
+	watch syscall.RawConn
+	// +checklocks:mu
+	closed bool
+}
+
+// get returns the epoll.
+//
+// Errors: os.ErrClosed.
+func (w *waiter) get() (later *os.File, watch syscall.RawConn, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, nil, os.ErrClosed
+	}
+	if w.later == nil {
+		later, err = newWatch()
+		if err == nil {
+			watch, err = later.SyscallConn()
+		}
+		if err != nil {
+			_ = later.Close() // the failure is returned; a nil one is refused
+			return nil, nil, err
+		}
+		w.later, w.watch = later, watch
+	}
+	return w.later, w.watch, nil
+}
+
+// interrupt ends a wait in progress, or the next.
+func (w *waiter) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.later != nil {
+		_ = w.later.SetReadDeadline(time.Unix(1, 0)) // a closed connection needs none
+	}
+}
+
+func (w *waiter) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	closed := w.closed
+	w.closed = true
+	if w.later == nil || closed {
+		return nil
+	}
+	return w.later.Close()
 }
 
 // adoptFile returns a file of the socket of a connection, in blocking mode with limits.
@@ -113,6 +162,18 @@ func adoptFile(c *net.UnixConn, limit time.Duration) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "session"), err
 }
 
+// newWatch returns an epoll that the runtime watches.
+func newWatch() (*os.File, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	err = unix.SetNonblock(fd, true) // the runtime watches no others
+	f := os.NewFile(uintptr(fd), "watch")
+	// One that is not watched has no deadlines.
+	return f, errors.Join(err, f.SetReadDeadline(time.Time{}))
+}
+
 // Read implements io.Reader. After Interrupt it returns os.ErrDeadlineExceeded, perhaps twice.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.cut.Load() && c.cut.CompareAndSwap(true, false) {
@@ -132,7 +193,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 		if !errors.Is(err, unix.EAGAIN) {
 			return c.n, err
 		}
-		if err = c.wait.sleep(c.raw, &c.cut); err != nil {
+		if err = c.sleep(); err != nil {
 			return 0, err
 		}
 	}
@@ -141,9 +202,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 // attempt polls, and reads for a limited time. Its result says that the runtime has nothing to
 // wait for.
 func (c *Conn) attempt(fd uintptr) bool {
-	ready := c.ready
-	c.ready = false
-	if !ready && !c.spinner.spin(c, int32(fd), pollFor+c.patience) && !c.there(int32(fd), dozeFor) {
+	if !c.spin(int32(fd)) && !c.there(int32(fd), dozeFor) {
 		c.err = unix.EAGAIN
 		return true
 	}
@@ -174,12 +233,58 @@ func (c *Conn) there(fd int32, limit time.Duration) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR) // the read has the error
 }
 
+// spin polls until there is something to read, or the time is over.
+func (c *Conn) spin(fd int32) bool {
+	if c.pause > 0 {
+		c.pause--
+		return false
+	}
+	began := time.Now()
+	for turn := 1; ; turn++ {
+		if c.there(fd, 0) {
+			c.missed = max(0, c.missed-1)
+			return true
+		}
+		if turn%pollLook == 0 && time.Since(began) > pollFor+c.patience {
+			break
+		}
+	}
+	c.missed = min(c.missed+1, mostMissed)
+	c.pause = 1<<c.missed - 2
+	return false
+}
+
+// sleep waits until there is something to read, for any time, without a thread.
+//
+// Errors: os.ErrDeadlineExceeded after Interrupt; os.ErrClosed once the connection is closed.
+func (c *Conn) sleep() error {
+	later, watch, err := c.wait.get()
+	if err != nil {
+		return err
+	}
+	if c.cut.CompareAndSwap(true, false) { // before there was something to interrupt
+		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
+		return os.ErrDeadlineExceeded
+	}
+	if err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLIN); err != nil {
+		return err
+	}
+	// What is there already is reported at once.
+	err = waitFor(watch)
+	err = errors.Join(err, c.control(watch, unix.EPOLL_CTL_DEL, unix.EPOLLIN))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = later.SetReadDeadline(time.Time{}) // a closed one fails the next read
+		c.cut.Store(false)
+	}
+	return err
+}
+
 // AwaitEnd returns without an error when the connection has ended, by the peer or by this side. It may be called
 // once, beside the other methods; it is not woken by what arrives.
 func (c *Conn) AwaitEnd() error {
 	_, watch, err := c.ends.get()
 	if err == nil {
-		err = control(watch, c.raw, unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP)
+		err = c.control(watch, unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP)
 	}
 	if err == nil {
 		err = waitFor(watch)
@@ -189,6 +294,27 @@ func (c *Conn) AwaitEnd() error {
 		return nil
 	}
 	return err
+}
+
+// waitFor waits until an epoll has an event.
+func waitFor(watch syscall.RawConn) error {
+	var events [1]unix.EpollEvent
+	return watch.Read(func(fd uintptr) bool {
+		n, failed := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
+	})
+}
+
+// control adds the socket to what an epoll watches, for some events, or removes it.
+func (c *Conn) control(watch syscall.RawConn, op int, events uint32) error {
+	var closed, failed error
+	err := watch.Control(func(at uintptr) {
+		closed = c.raw.Control(func(fd uintptr) {
+			event := unix.EpollEvent{Events: events, Fd: int32(fd)}
+			failed = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), op, int(fd), &event))
+		})
+	})
+	return errors.Join(err, closed, failed)
 }
 
 // Interrupt ends the Read in progress soon, or the next.

@@ -10,9 +10,9 @@
 // Decoding never trusts a length: it fails with ErrFrame for a body that does not contain what
 // it announces, or contains more, and allocates at most a few times the size of the body.
 //
-// A Conn is either end of a connection, and a Set waits for many in the daemon. Both poll for a bounded time before they sleep.
+// A Conn is the client's end of a connection, and a Poller reads the daemon's. Both poll for a bounded time before they sleep.
 //
 // # Lock order
 //
-// waiter.mu, of a Conn or a Set, is held with no other; while it is held only memory is accessed, and an epoll is opened, interrupted or closed.
+// waiter.mu, of a Conn, is held with no other; while it is held only memory is accessed, and an epoll is opened, interrupted or closed.
 package frames

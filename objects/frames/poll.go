@@ -1,9 +1,15 @@
 package frames
 
 import (
+	"errors"
+	"io"
+	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -46,42 +52,100 @@ func (p *Pollers) leave() {
 	}
 }
 
-// spinner polls before a reader sleeps, since most answers and next calls arrive sooner than a sleeping
-// process wakes up. After polls that found nothing it polls less often. It must not be used concurrently.
-type spinner struct {
-	// all bounds the polls; nil sets no bound.
-	all *Pollers
+// Poller reads from a connection. Before it sleeps it polls for up to 50 µs, since most answers
+// and next calls arrive sooner than a sleeping process wakes up. After polls that found nothing it
+// polls less often. It must not be used concurrently.
+type Poller struct {
+	raw  syscall.RawConn
+	all  *Pollers
+	try  func(fd uintptr) bool // poll, made once
+	into []byte
+	n    int
+	err  error
+	// looked is true if poll was called during this Read: it sleeps after the first call.
+	looked bool
 	// pause counts the reads until the next poll, and missed the polls in a row that found
 	// nothing.
 	pause, missed int
 }
 
-// looker reports whether there is something to read from a descriptor, or is within a time.
-type looker interface {
-	there(fd int32, within time.Duration) bool
+// NewPoller returns a reader of a connection.
+func NewPoller(c syscall.Conn, all *Pollers) (*Poller, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	p := &Poller{raw: raw, all: all}
+	p.try = p.poll
+	return p, nil
 }
 
-// spin polls until there is something to read, or the time is over.
-func (s *spinner) spin(of looker, fd int32, limit time.Duration) bool {
-	if s.pause > 0 {
-		s.pause--
+// Read implements io.Reader.
+func (p *Poller) Read(b []byte) (int, error) {
+	p.into, p.n, p.err, p.looked = b, 0, nil, false
+	err := p.raw.Read(p.try)
+	p.into = nil
+	if err == nil {
+		err = p.err
+	}
+	return p.n, err
+}
+
+// poll reads once, or until the time is over. It reports whether the read is done.
+func (p *Poller) poll(fd uintptr) bool {
+	first := !p.looked
+	p.looked = true
+	if p.read(int(fd)) {
+		return true
+	}
+	return first && p.spin(int(fd))
+}
+
+// spin reads until there is something, or the time is over.
+func (p *Poller) spin(fd int) bool {
+	if p.pause > 0 {
+		p.pause--
 		return false
 	}
-	if !s.all.enter() {
+	if !p.all.enter() {
 		return false
 	}
-	defer s.all.leave()
+	defer p.all.leave()
 	began := time.Now()
 	for turn := 1; ; turn++ {
-		if of.there(fd, 0) {
-			s.missed = max(0, s.missed-1)
+		if p.read(fd) {
+			p.missed = max(0, p.missed-1)
 			return true
 		}
-		if turn%pollLook == 0 && time.Since(began) > limit {
-			break
+		if turn%pollLook == 0 {
+			runtime.Gosched()
+			if time.Since(began) > pollFor {
+				break
+			}
 		}
 	}
-	s.missed = min(s.missed+1, mostMissed)
-	s.pause = 1<<s.missed - 2
+	p.missed = min(p.missed+1, mostMissed)
+	p.pause = 1<<p.missed - 2
 	return false
+}
+
+// read makes one attempt. With syscall.Read, and not that of another package, the race detector
+// knows that what the peer did before it wrote comes before what is done with the answer.
+func (p *Poller) read(fd int) bool {
+	for {
+		n, err := syscall.Read(fd, p.into)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		case err != nil:
+			p.err = os.NewSyscallError("read", err)
+		case n == 0 && len(p.into) > 0:
+			p.err = io.EOF
+		default:
+			p.n = n
+		}
+		return true
+	}
 }

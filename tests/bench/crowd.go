@@ -31,8 +31,6 @@ func (c *beside) crowdRow() row {
 		wants: []want{{of: many, against: "one client", bound: 2}},
 		notes: []string{
 			fmt.Sprintf("Calls per second during %v. Each client is a process with a session, which reads a key of its own, one call after the other.", most),
-			"One client polls for its answers, and the daemon for its calls: on two processors it uses both of them, and no thread is woken. With more clients",
-			"than processors most answers have to wake up a process, which costs several microseconds, and more on a virtual machine.",
 		},
 	}
 }

@@ -87,17 +87,13 @@ func (c *Calls) record(by Peer, verb adminapi.Verb, q *adminapi.Call, begun time
 	if err != nil {
 		_, outcome = statusOf(err)
 	}
-	c.note(by, callRecord{
-		verb: verb, keys: len(q.Keys), failed: failed, bytes: sizeOf(q), took: time.Since(begun), refused: err != nil, outcome: outcome,
-	})
-}
-
-// sizeOf returns the number of bytes that a call names.
-func sizeOf(q *adminapi.Call) (n uint64) {
+	var size uint64
 	for i := range q.Lists {
-		n += uint64(q.Lists[i].Size())
+		size += uint64(q.Lists[i].Size())
 	}
-	return n
+	c.note(by, callRecord{
+		verb: verb, keys: len(q.Keys), failed: failed, bytes: size, took: time.Since(begun), refused: err != nil, outcome: outcome,
+	})
 }
 
 // recordFile counts a call on files that has been answered. moved is the number of bytes or

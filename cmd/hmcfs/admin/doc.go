@@ -12,10 +12,9 @@
 // # Sessions
 //
 // A session has one client of its Keyed. One goroutine reads the connection that holds the
-// session: to notice its end and, after an upgrade, for calls in frames. Sessions with frames share it (attendants). It executes a call in a frame itself if
-// nothing else of the session has arrived and the call does not wait, has no timeout and is not one in the background, and each other one on a goroutine
-// of its own. If its call takes longer than about a millisecond, another goroutine reads (turns). The rest of a frame that
-// has arrived in part is read by a goroutine of the session, so that no session waits for the client of another.
+// session: to notice its end and, after an upgrade, for calls in frames. It executes a call in a frame itself if
+// nothing else has arrived and the call does not wait, has no timeout and is not one in the background, and each other one on a goroutine
+// of its own. If its call takes longer than about a millisecond, and more with thousands of sessions, another goroutine reads (turns).
 // Requests have goroutines of their own: memory, exports, collectives, lists and streams. Their descriptors are passed on a channel beside the
 // connection, which comes with the greeting. Calls over HTTP have connections of their own. At the end no new call of the session begins, the client is
 // closed, which ends the calls in progress, and these get a short time to be answered
@@ -49,16 +48,14 @@
 //	  listener.mu
 //	sessions.mu
 //	  listener.mu
-//	attendants.mu
-//	  attendant.mu
-//	    turns.mu
 //	endings.mu
 //	openFiles.mu
+//	turns.mu
 //	framed.mu
 //	framed.replying
 //	  framed.sending
 //
 // While a lock is held, only memory is accessed and connections are closed; framed.sending is
 // held while a frame is written, and framed.replying while the descriptors of an answer are sent, too. But for these two,
-// the last five are never held together with another lock.
+// the last six are never held together with another lock.
 package admin

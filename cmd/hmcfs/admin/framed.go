@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,11 +40,12 @@ const (
 type framed struct {
 	server *Server
 	conn   *conn
-	link   *frames.Conn // that of conn
 	one    *session
 	verbs  []numberedVerb // by their number less one
 	most   int            // calls in progress
 	files  *openFiles     // nil if the server has no files
+	// channel passes descriptors.
+	channel *frames.Channel
 	// replying is held from sending the descriptors of an answer until its frame is sent: in this order the client receives them.
 	replying sync.Mutex
 	// life is the context of requests.
@@ -54,20 +56,19 @@ type framed struct {
 	names frames.Names
 	// passed is closed once the descriptors of the last request with some have been received: they are there in the order of the frames.
 	passed chan struct{}
-	// by is the reader: own, or the attendant's.
-	by *reader
-	// serve executes what has arrived, for the attendant.
-	serve func() (step, error)
-
-	// own reads frames that have arrived in part, and long ones.
-	own reader
-	// place is that with the attendant.
-	place place
+	// turn is odd while the reading goroutine executes a call itself; it changes with every
+	// such call. Whoever makes it even reads from then on.
+	turn atomic.Uint64
+	// read is the function of a reading goroutine.
+	read func()
 	// over receives the error of the last reading goroutine.
 	over chan error
 
 	// sending is held while a frame is written.
 	sending sync.Mutex
+	// deadline is the time at which writes fail.
+	// +checklocks:sending
+	deadline time.Time
 	// broken is the error after which nothing more is sent.
 	// +checklocks:sending
 	broken error
@@ -99,51 +100,55 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error 
 		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
 		calls: map[uint64]callLife{}, watches: map[uint64]chan struct{}{}, over: make(chan error, 1),
 	}
-	if c.trusted {
-		f.most = maxCalls
-	}
 	channel, theirs, err := frames.NewChannel()
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(f.greet(theirs), theirs.Close()); err != nil {
-		return errors.Join(err, channel.Close())
-	}
-	if err = c.adopt(channel, s.attendants.pollers); err != nil {
+	f.channel = channel
+	defer func() { _ = channel.Close() }() // what was not received is closed
+	defer func() { _ = theirs.Close() }()  // the client has it
+	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
+	if err != nil {
 		return err
 	}
-	f.link = c.link
-	f.in = bufio.NewReaderSize(f.link, frameBuffer)
+	f.in = bufio.NewReaderSize(poller, frameBuffer)
+	if c.trusted {
+		f.most = maxCalls
+	}
+	switching := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n"
+	if one.lasting {
+		switching += fmt.Sprintf("%s: %d\r\n", adminapi.ContinuesHeader, int(s.opts.Continues.Seconds()))
+	}
+	switching += "\r\n"
+	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
+	hello = frames.AppendHello(hello, frames.Hello{Session: one.id, Calls: uint32(f.most)})
+	if err := frames.Finish(hello, len(switching)); err != nil {
+		return err
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
 	ctx, abandon := context.WithCancel(ctx)
 	s.sessions.track(c, one, abandon)
 	if s.opts.Files != nil {
 		f.files = s.openFiles(ctx, c, one)
 		one.files = f.files
 	}
-	f.own.read = func() { f.receive(ctx) }
-	f.serve = func() (step, error) { return f.arrived(ctx) }
 	f.life, one.stop = context.WithCancel(ctx)
+	if err := f.greet(hello, theirs); err != nil {
+		return err
+	}
+	f.read = func() { f.receive(ctx) }
+	s.turns.add(f)
+	defer s.turns.remove(f)
 	return one.read(c, func() error {
-		if err := s.attendants.add(f); err != nil {
-			return err
-		}
+		go f.read()
 		return <-f.over
 	})
 }
 
-// greet sends the greeting, with the client's end of the channel.
-func (f *framed) greet(theirs *os.File) error {
-	switching := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frames.Protocol + "\r\n"
-	if f.one.lasting {
-		switching += fmt.Sprintf("%s: %d\r\n", adminapi.ContinuesHeader, int(f.server.opts.Continues.Seconds()))
-	}
-	switching += "\r\n"
-	hello := frames.Begin([]byte(switching), frames.KindHello, 0, 0)
-	hello = frames.AppendHello(hello, frames.Hello{Session: f.one.id, Calls: uint32(f.most)})
-	err := frames.Finish(hello, len(switching))
-	if err != nil {
-		return err
-	}
+// greet sends the greeting with the client's end of the channel.
+func (f *framed) greet(hello []byte, theirs *os.File) error {
 	rights, err := frames.Rights([]*os.File{theirs})
 	if err == nil {
 		err = f.conn.SetWriteDeadline(time.Now().Add(f.server.opts.Handshake))
@@ -166,77 +171,21 @@ func (f *framed) panicked(fault any) {
 	_ = f.conn.Close()
 }
 
-// receive serves the rest of the frames that have arrived in part, and leaves the next to the attendant.
+// receive serves frames until the client sends no more, or another goroutine reads.
 func (f *framed) receive(ctx context.Context) {
 	var err error
 	defer func() {
 		if fault := recover(); fault != nil {
 			f.panicked(fault)
-			f.server.turns.remove(&f.own)
 			f.over <- nil
 		}
 	}()
-	more := true
-	for more && f.in.Buffered() > 0 {
+	for more := true; more; {
 		if more, err = f.frame(ctx); errors.Is(err, errHandedOn) {
-			return
-		}
-	}
-	f.server.turns.remove(&f.own)
-	if more {
-		if err = f.server.attendants.add(f); err == nil {
 			return
 		}
 	}
 	f.over <- err
-}
-
-// step says what becomes of a session after an attendant has served what had arrived.
-type step int
-
-const (
-	// stays leaves the session with the attendant.
-	stays step = iota
-	// splits leaves the rest of a frame to the session's own goroutine: it may take long to arrive.
-	splits
-	// ends is the end of the session.
-	ends
-	// handedOn leaves all sessions of the attendant to another goroutine.
-	handedOn
-)
-
-// arrived serves the frames that have arrived, for the attendant.
-func (f *framed) arrived(ctx context.Context) (next step, err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			f.panicked(fault)
-			next, err = ends, nil
-		}
-	}()
-	f.link.Ready()
-	_, _ = f.in.Peek(1) // reads once; the next read has the error again
-	for more := true; more; {
-		if f.in.Buffered() > 0 && !f.whole() {
-			return splits, nil
-		}
-		if more, err = f.frame(ctx); errors.Is(err, errHandedOn) {
-			return handedOn, nil
-		}
-		if more && f.in.Buffered() == 0 {
-			return stays, nil
-		}
-	}
-	return ends, err
-}
-
-// whole reports whether a frame has arrived as a whole.
-func (f *framed) whole() bool {
-	head, err := f.in.Peek(min(frames.HeaderSize, f.in.Buffered()))
-	if err != nil || len(head) < frames.HeaderSize {
-		return false
-	}
-	h, err := frames.ParseHeader(head)
-	return err != nil || int(h.Size) <= f.in.Buffered()-frames.HeaderSize
 }
 
 // errHandedOn reports that another goroutine reads the frames of the session.
@@ -296,7 +245,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 		ctx = objects.WithCall(ctx, h.ID, h.Again)
 	}
 	f.one.calls.Add(1)
-	if f.in.Buffered() > 0 || c.verb.waits || c.q.Async || c.q.Timeout > 0 || f.by.shared && sizeOf(&c.q) > alone {
+	if f.in.Buffered() > 0 || c.verb.waits || c.q.Async || c.q.Timeout > 0 {
 		go c.run(ctx)
 		return nil
 	}
@@ -306,11 +255,10 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 // take executes a call in the reading goroutine, which is faster than in another one. If it
 // takes long, another goroutine reads the next frames meanwhile.
 func (f *framed) take(ctx context.Context, c interface{ run(ctx context.Context) }) error {
-	by := f.by
-	now := by.turn.Add(1)
+	now := f.turn.Add(1)
 	f.server.turns.watch()
 	c.run(ctx)
-	if !by.turn.CompareAndSwap(now, now+1) {
+	if !f.turn.CompareAndSwap(now, now+1) {
 		return errHandedOn
 	}
 	return nil
@@ -364,32 +312,16 @@ func (f *framed) bytes(n int) ([]byte, error) {
 	if n <= f.in.Buffered() {
 		return f.in.Peek(n)
 	}
+	if err := f.conn.SetReadDeadline(time.Now().Add(bodyLimit)); err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.conn.SetReadDeadline(time.Time{}) }() // a closed connection fails the next read
 	if n <= frameBuffer {
-		err := f.limited(func() (err error) {
-			_, err = f.in.Peek(n)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
 		return f.in.Peek(n)
 	}
 	body := make([]byte, n)
-	return body, f.limited(func() error {
-		_, err := io.ReadFull(f.in, body)
-		return err
-	})
-}
-
-// limited calls a function that receives the rest of a frame, for which the client has a limited time. After an
-// error the session ends.
-func (f *framed) limited(receive func() error) error {
-	late := time.AfterFunc(bodyLimit, f.link.Interrupt)
-	err := receive()
-	if !late.Stop() && err == nil {
-		err = os.ErrDeadlineExceeded // it may end a later read
-	}
-	return err
+	_, err := io.ReadFull(f.in, body)
+	return body, err
 }
 
 // admit counts a call, and returns its context, which cancel ends.
@@ -439,7 +371,14 @@ func (f *framed) send(b []byte) error {
 	if f.broken != nil {
 		return f.broken
 	}
-	if f.broken = f.link.Write(b); f.broken != nil {
+	// The deadline is renewed before it has used up half of its time.
+	if now := time.Now(); f.deadline.Sub(now) < writeLimit/2 {
+		f.deadline = now.Add(writeLimit)
+		if f.broken = f.conn.SetWriteDeadline(f.deadline); f.broken != nil {
+			return f.broken
+		}
+	}
+	if _, f.broken = f.conn.Write(b); f.broken != nil {
 		_ = f.conn.Close() // the client has not read for too long, or is gone
 	}
 	return f.broken
@@ -447,8 +386,9 @@ func (f *framed) send(b []byte) error {
 
 // sendFrameEnded sends the last frame of a session, whose calls have ended.
 func (s *Server) sendFrameEnded(c *conn) error {
-	if c.link == nil {
-		return nil // it has not begun
+	if err := c.SetWriteDeadline(time.Now().Add(s.opts.Handshake)); err != nil {
+		return err
 	}
-	return c.link.Write(frames.Begin(nil, frames.KindEnded, 0, 0))
+	_, err := c.Write(frames.Begin(nil, frames.KindEnded, 0, 0))
+	return err
 }

@@ -113,43 +113,6 @@ func callOf(t testing.TB, verb adminapi.Verb, id uint64, q adminapi.Call) []byte
 
 func cancelOf(id uint64) []byte { return frames.Begin(nil, frames.KindCancel, 0, id) }
 
-// TestFramesOfOtherSessions has a call of one session stuck, in the goroutine that reads all of them, and a frame of
-// another that arrives in parts: calls of others are answered meanwhile, and those at the end.
-func TestFramesOfOtherSessions(t *testing.T) {
-	r := newKeyedRig(t, owner+1)
-	stuck := openFrames(t, r.socket)
-	client := r.last()
-	slow, quick := openFrames(t, r.socket), openFrames(t, r.socket)
-	answered := func(f *framesByHand, id uint64) {
-		t.Helper()
-		if h, _ := f.next(); h.ID != id || h.Kind != frames.KindLast {
-			t.Errorf("call %d is answered by %+v", id, h)
-		}
-	}
-	exist := func(id uint64) []byte {
-		return callOf(t, adminapi.VerbExist, id, adminapi.Call{Keys: []string{"a", keyMissing}})
-	}
-	for id := uint64(1); id < 5; id++ {
-		stuck.write(callOf(t, adminapi.VerbMGet, id, adminapi.Call{Keys: []string{keyStuck}}))
-		kit.Eventually(t, sessionPatience, func() bool { return client.waiting() == int(id) })
-		for at, piece := range slices.Collect(slices.Chunk(exist(id), 15)) {
-			slow.write(piece)
-			quick.write(exist(uint64(100*at) + id))
-			answered(quick, uint64(100*at)+id)
-		}
-		answered(slow, id)
-	}
-	for id := uint64(1); id < 5; id++ {
-		stuck.write(cancelOf(id))
-		answered(stuck, id)
-	}
-	for _, f := range []*framesByHand{stuck, slow, quick} {
-		f.write(exist(9))
-		answered(f, 9)
-		fatal(t, f.conn.Close())
-	}
-}
-
 // TestFramesInAnyOrder has several calls in progress, of which the first is stuck.
 func TestFramesInAnyOrder(t *testing.T) {
 	r := newKeyedRig(t, owner+1)

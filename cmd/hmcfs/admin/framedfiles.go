@@ -51,7 +51,7 @@ func (f *framed) fileCall(h frames.Header) error {
 		return c.answer(&fileAnswer{out: c.begin()}, fault)
 	}
 	f.one.calls.Add(1)
-	if f.in.Buffered() > 0 || f.by.shared && max(c.q.Size, uint64(len(c.body))) > alone {
+	if f.in.Buffered() > 0 {
 		go c.run(ctx)
 		return nil
 	}
@@ -71,16 +71,13 @@ func (c *fileCall) receive(n int) (fault syscall.Errno, err error) {
 		return fault, nil
 	}
 	c.body = slices.Grow(c.body[:0], n)[:n]
-	whole := func() error {
-		_, failed := io.ReadFull(f.in, c.body)
-		return failed
-	}
 	if n > f.in.Buffered() {
-		err = f.limited(whole)
-	} else {
-		err = whole()
+		if err = f.conn.SetReadDeadline(time.Now().Add(bodyLimit)); err != nil {
+			return 0, err
+		}
+		defer func() { _ = f.conn.SetReadDeadline(time.Time{}) }() // a closed connection fails the next read
 	}
-	if err != nil {
+	if _, err = io.ReadFull(f.in, c.body); err != nil {
 		return 0, fmt.Errorf("receive a call on files: %w", err)
 	}
 	if frames.ParseFileCall(c.body, &c.q, &f.names) != nil {

@@ -95,6 +95,8 @@ func (q *request) run(ctx context.Context) {
 	defer f.contain()
 	sol, err := q.solve(ctx)
 	switch {
+	case err != nil && sol.end != nil:
+		sol.end()
 	case err != nil:
 	case sol.end != nil:
 		err = q.send(frames.KindPart, sol.value, sol.files)
@@ -107,9 +109,10 @@ func (q *request) run(ctx context.Context) {
 		f.finish(q.id, false) // before the client has the answer
 		err = q.send(frames.KindReply, sol.value, sol.files)
 		adminapi.CloseAll(sol.files)
-		if err == nil {
-			return
+		if err != nil {
+			_ = q.refuse(err)
 		}
+		return
 	}
 	f.finish(q.id, false)
 	if errors.Is(err, context.Canceled) {
@@ -124,7 +127,7 @@ func (q *request) run(ctx context.Context) {
 
 // solve computes the answer. The descriptors received are closed when it returns: that of the file keeps the mount busy.
 func (q *request) solve(ctx context.Context) (solution, error) {
-	files, err := q.received()
+	files, err := q.received(ctx)
 	if err != nil {
 		return solution{}, err
 	}
@@ -152,7 +155,7 @@ func (q *request) solve(ctx context.Context) (solution, error) {
 }
 
 // received receives the announced descriptors.
-func (q *request) received() ([]*os.File, error) {
+func (q *request) received(ctx context.Context) ([]*os.File, error) {
 	f := q.framed
 	if q.descriptors == 0 {
 		return nil, nil
@@ -161,7 +164,10 @@ func (q *request) received() ([]*os.File, error) {
 		<-q.after // it does not wait for the client
 	}
 	defer close(q.passed)
-	files, err := f.link.Descriptors.Receive(q.id, q.descriptors, f.server.opts.Guard, uint32(f.conn.peer.UID))
+	if err := ctx.Err(); err != nil {
+		return nil, err // those of a session that has ended are closed with its channel
+	}
+	files, err := f.channel.Receive(q.id, q.descriptors, f.server.opts.Guard, uint32(f.conn.peer.UID))
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 		err = fmt.Errorf("%w: %w", errFilesOpen, err)
 	}
@@ -175,7 +181,7 @@ func (q *request) send(kind frames.Kind, value any, files []*os.File) error {
 	if err == nil && len(files) > 0 {
 		f.replying.Lock()
 		defer f.replying.Unlock()
-		err = f.link.Descriptors.Send(q.id, files)
+		err = f.channel.Send(q.id, files)
 	}
 	if err != nil {
 		return err
@@ -201,6 +207,11 @@ func (q *request) keys(ctx context.Context, read func(any) error) (solution, err
 	if err := read(&asked); err != nil {
 		return solution{}, err
 	}
+	if !q.framed.one.user.memory.TryAcquire(2 * pageBytes) {
+		q.framed.server.opts.Refusals.add(boundCallBytes)
+		return solution{}, fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+	}
+	q.taken += 2 * pageBytes // the page and its text
 	out, size := adminapi.KeysAnswer{Keys: []adminapi.Key{}}, 0
 	err := q.framed.server.opts.Keyed.Keys(ctx, callerOf(q.framed.conn.peer), asked, func(k adminapi.Key) error {
 		if size >= pageBytes {

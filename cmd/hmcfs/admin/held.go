@@ -64,7 +64,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, errors.Join(fmt.Errorf("take the connection over: %w", err), client.Close()))
 		return
 	}
-	defer c.free()
+	defer func() { _ = c.Close() }()
 	if buffered.Reader.Buffered() > 0 {
 		err = fmt.Errorf("%w: bytes before the session began", errInvalid)
 	} else {
@@ -79,7 +79,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	_ = ended(c) // a client that has disconnected does not need it
 }
 
-// filesLeft returns errFilesOpen unless this process can open another file, as a session does: once its connection is taken
+// sessionFiles is the number of descriptors that the beginning of a session takes: those of a channel.
+const sessionFiles = 2
+
+// filesLeft returns errFilesOpen unless this process can open as many files as a session does: once its connection is taken
 // over, the client can't be told.
 func filesLeft(c *conn) error {
 	raw, err := c.SyscallConn()
@@ -88,9 +91,16 @@ func filesLeft(c *conn) error {
 	}
 	var failed error
 	err = raw.Control(func(own uintptr) {
-		var fd int
-		if fd, failed = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0); failed == nil {
-			failed = unix.Close(fd)
+		var opened []int
+		for range sessionFiles {
+			fd, full := unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
+			if failed = full; failed != nil {
+				break
+			}
+			opened = append(opened, fd)
+		}
+		for _, fd := range opened {
+			failed = errors.Join(failed, unix.Close(fd))
 		}
 	})
 	if errors.Is(failed, unix.EMFILE) {

@@ -5,9 +5,6 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
-
-	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
 // maxForeign bounds the connections of each user who is neither root nor the user who
@@ -41,25 +38,6 @@ type conn struct {
 	trusted bool
 	once    sync.Once
 	gone    func()
-	// link takes the place of the connection once it carries frames. adopt sets it before other goroutines know the connection.
-	link *frames.Conn
-}
-
-// adopt makes the connection one that the runtime does not watch while calls come, and that owns a channel for descriptors.
-func (c *conn) adopt(channel *frames.Channel, all *frames.Pollers) (err error) {
-	if c.link, err = frames.Adopt(c.UnixConn, channel, writeLimit); err == nil {
-		c.link.Bound(all)
-	}
-	return err
-}
-
-// CloseRead ends reads, even those that begin later.
-func (c *conn) CloseRead() error {
-	if c.link == nil {
-		return c.UnixConn.CloseRead()
-	}
-	c.link.Shut(unix.SHUT_RD)
-	return nil
 }
 
 // Close closes the connection and makes room for another one.
@@ -68,19 +46,7 @@ func (c *conn) Close() error {
 	if c.UnixConn == nil { // a request of the page
 		return nil
 	}
-	if c.link != nil {
-		c.link.Shut(unix.SHUT_RDWR) // its reader has to notice the end
-		return nil
-	}
 	return c.UnixConn.Close()
-}
-
-// free closes a connection that has no reader any more.
-func (c *conn) free() {
-	_ = c.Close()
-	if c.link != nil {
-		_ = c.link.Close() // it has ended
-	}
 }
 
 // Accept waits for the next connection. Those beyond the limit are closed.

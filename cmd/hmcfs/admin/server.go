@@ -133,9 +133,10 @@ type Server struct {
 	// fileCalls has calls on files whose memory is used again.
 	fileCalls sync.Pool
 	// lastFile is the number of the last open file of a session.
-	lastFile   atomic.Uint64
-	attendants attendants
-	turns      turns
+	lastFile atomic.Uint64
+	// pollers bounds the sessions that poll for the next call.
+	pollers *frames.Pollers
+	turns   turns
 	// solvers has the requests of frames by their numbers, but for those about lists and streams; nil where the server has none.
 	solvers map[frames.RequestVerb]solver
 	done    chan struct{}
@@ -339,8 +340,7 @@ func (s *Server) addKeyed(mux *http.ServeMux) {
 	for name, do := range all {
 		mux.HandleFunc("POST "+adminapi.PathCall+string(name), s.call(name, do))
 	}
-	s.numbered = numberedVerbs(all)
-	s.attendants.open(&s.turns)
+	s.numbered, s.pollers = numberedVerbs(all), frames.NewPollers()
 }
 
 func addProfiles(mux *http.ServeMux) {

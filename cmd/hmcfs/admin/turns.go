@@ -14,18 +14,7 @@ const (
 	turnsIdle = 20
 )
 
-// reader is a goroutine that reads the frames of one session, or of several.
-type reader struct {
-	// turn is odd while the goroutine executes a call itself; it changes with every
-	// such call. Whoever makes it even reads from then on.
-	turn atomic.Uint64
-	// read is the function of the goroutine.
-	read func()
-	// shared is true while several sessions have calls. It belongs to the goroutine.
-	shared bool
-}
-
-// turns watches the readers that execute calls themselves. When a call takes
+// turns watches the sessions whose reading goroutine executes a call itself. When a call takes
 // long it starts another goroutine to read: other calls, and cancellations, do not wait for it.
 // The zero value is ready to use.
 type turns struct {
@@ -33,27 +22,27 @@ type turns struct {
 	watching atomic.Bool
 
 	mu sync.Mutex
-	// seen has the turn of each reader at the last look.
+	// seen has the turn of each session at the last look.
 	// +checklocks:mu
-	seen map[*reader]uint64
+	seen map[*framed]uint64
 }
 
-func (t *turns) add(r *reader) {
+func (t *turns) add(f *framed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen == nil {
-		t.seen = map[*reader]uint64{}
+		t.seen = map[*framed]uint64{}
 	}
-	t.seen[r] = r.turn.Load()
+	t.seen[f] = f.turn.Load()
 }
 
-func (t *turns) remove(r *reader) {
+func (t *turns) remove(f *framed) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.seen, r)
+	delete(t.seen, f)
 }
 
-// watch makes sure that the readers are watched. The caller has begun its turn.
+// watch makes sure that the sessions are watched. The caller has begun its turn.
 func (t *turns) watch() {
 	if !t.watching.Load() && t.watching.CompareAndSwap(false, true) {
 		go t.run()
@@ -64,7 +53,7 @@ func (t *turns) run() {
 	for idle := 0; ; {
 		begun := time.Now()
 		calls := t.look()
-		// With thousands of readers a look takes longer; it must not occupy a processor.
+		// With thousands of sessions a look takes longer; it must not occupy a processor.
 		time.Sleep(max(turnLimit, 20*time.Since(begun)))
 		if calls {
 			idle = 0
@@ -82,19 +71,19 @@ func (t *turns) run() {
 	}
 }
 
-// look hands on the reading where a call was in progress at the last look. It reports
+// look hands on the reading of sessions whose call was in progress at the last look. It reports
 // whether there were calls since then.
 func (t *turns) look() (calls bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for r, before := range t.seen {
-		now := r.turn.Load()
-		if now == before && now%2 == 1 && r.turn.CompareAndSwap(now, now+1) {
+	for f, before := range t.seen {
+		now := f.turn.Load()
+		if now == before && now%2 == 1 && f.turn.CompareAndSwap(now, now+1) {
 			now++
-			go r.read()
+			go f.read()
 		}
 		calls = calls || now != before || now%2 == 1
-		t.seen[r] = now
+		t.seen[f] = now
 	}
 	return calls
 }

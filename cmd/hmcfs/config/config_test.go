@@ -201,6 +201,10 @@ func TestRelativePath(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+	s, err = config.Resolve(config.Inputs{Flags: map[string][]config.Given{"state-dir": given("here"), "option": given("state_dir=/later")}})
+	if err != nil || s.StateDir != "/later" {
+		t.Fatalf("a mount option beside the flag: %v", err)
+	}
 	_, err = config.Resolve(config.Inputs{Getenv: environment(map[string]string{"HMCFS_STATE_DIR": "here"})})
 	if err == nil || !strings.Contains(err.Error(), "is not an absolute path") {
 		t.Errorf("the environment: %v", err)

@@ -60,10 +60,11 @@ func Resolve(in Inputs) (*Settings, error) {
 			given[p.Name] = fromEnv(p, v)
 		}
 	}
-	flags, err := spreadMountOptions(in.Flags, in.Families)
+	flags, err := absolute(in.Flags)
+	faults = append(faults, err)
+	flags, err = spreadMountOptions(flags, in.Families)
 	faults = append(faults, err)
 	maps.Copy(given, flags)
-	faults = append(faults, absolute(in.Flags, given))
 	s := &Settings{}
 	for _, p := range Table() {
 		setting, err := s.apply(p, given[p.Name])
@@ -83,9 +84,10 @@ func pathOptions() []string {
 	return []string{"state-dir", "runtime-dir", "log-file", "access-log", "topology"}
 }
 
-// absolute makes the paths absolute that flags give, which are relative to the working directory. Those of a config file,
+// absolute returns the flags with absolute paths: those given are relative to the working directory. Those of a config file,
 // of the environment and of mount options stay: they are not written for one directory.
-func absolute(flags, given map[string][]Given) error {
+func absolute(flags map[string][]Given) (map[string][]Given, error) {
+	flags = maps.Clone(flags)
 	var faults []error
 	for _, name := range pathOptions() {
 		values := slices.Clone(flags[name])
@@ -100,10 +102,10 @@ func absolute(flags, given map[string][]Given) error {
 			values[i].Text = path
 		}
 		if len(values) > 0 {
-			given[name] = values
+			flags[name] = values
 		}
 	}
-	return errors.Join(faults...)
+	return flags, errors.Join(faults...)
 }
 
 // apply sets one option from the values given, or from its default.

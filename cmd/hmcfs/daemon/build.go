@@ -268,6 +268,9 @@ func (d *Daemon) claimForNew(dir string) error {
 
 // IsFull reports whether the error of a daemon is that a disk has no space.
 func IsFull(err error) bool {
+	if _, limited := errors.AsType[*badgerkv.SizeLimitError](err); limited {
+		return false // waiting does not change it
+	}
 	return errors.Is(err, metadata.ErrNoSpace) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 

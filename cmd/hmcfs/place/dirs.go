@@ -124,6 +124,7 @@ func (p Paths) RemoveMetadata() error {
 	if err == nil && p.Runtime != "" {
 		_ = os.Remove(p.Witness()) // of the removed records
 		_ = os.Remove(p.Journal())
+		_ = os.Remove(p.Journal() + ".new") // of a daemon that was killed while it made the journal anew
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
