@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
@@ -360,5 +362,57 @@ func TestFramesAreNotRead(t *testing.T) {
 	fatal(t, r.server.EndShares(ctx)) // it does not wait for the client to read
 	if behind.ended() != 1 {
 		t.Error("the session has not ended")
+	}
+}
+
+// TestOneClientStopsNoOther has clients that read no answers, send a part of a frame, out-of-band bytes, or descriptors where
+// none belong: another session is answered.
+func TestOneClientStopsNoOther(t *testing.T) {
+	r := newKeyedRig(t, owner+1)
+	for name, disturb := range map[string]func(f *framesByHand) error{
+		"a part of a header": func(f *framesByHand) error { _, err := f.conn.Write(cancelOf(1)[:3]); return err },
+		"a part of a body": func(f *framesByHand) error {
+			_, err := f.conn.Write(callOf(t, adminapi.VerbExist, 1, adminapi.Call{Keys: []string{"a"}})[:frames.HeaderSize+1])
+			return err
+		},
+		"out of band": func(f *framesByHand) error {
+			raw, err := f.conn.SyscallConn()
+			if err != nil {
+				return err
+			}
+			var sent error
+			err = raw.Control(func(fd uintptr) { sent = unix.Sendto(int(fd), []byte{1}, unix.MSG_OOB, nil) })
+			if errors.Is(sent, unix.EOPNOTSUPP) {
+				sent = nil // this kernel has no such bytes here
+			}
+			return errors.Join(err, sent)
+		},
+		"descriptors on the stream": func(f *framesByHand) error {
+			rights, err := frames.Rights([]*os.File{kit.Memfd(t, 1, 1)})
+			if err == nil {
+				_, _, err = f.conn.WriteMsgUnix(cancelOf(1)[:3], rights, nil)
+			}
+			return err
+		},
+		"refusals that nobody reads": func(f *framesByHand) error {
+			if err := f.conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+				return err
+			}
+			b := callOf(t, "", 1, adminapi.Call{Keys: []string{"a"}})
+			for {
+				if _, err := f.conn.Write(b); err != nil {
+					return nil //nolint:nilerr // the daemon waits for its answers to be read
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fatal(t, disturb(openFrames(t, r.socket)))
+			f := openFrames(t, r.socket)
+			f.write(callOf(t, adminapi.VerbExist, 9, adminapi.Call{Keys: []string{"a"}}))
+			if h, _ := f.next(); h.ID != 9 || h.Kind == frames.KindFailure {
+				t.Errorf("answered with %+v", h)
+			}
+		})
 	}
 }
