@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,19 +98,21 @@ func TestListsKeysBesideHiddenOnes(t *testing.T) {
 		must(t, os.WriteFile(m.Path(path), []byte("1"), 0o644))
 		must(t, unix.Setxattr(m.Path(path), "user.hmc.key", []byte(key), 0))
 	}
-	mnt.AsUser(t, userAlice(), func() {
-		s := commands{t: t, m: m, dir: "/", vars: []string{"HMCFS_MOUNT=" + m.Dir}}.run("ls-keys", "--json")
-		var rows []struct{ Key, State, Path string }
-		if err := json.Unmarshal([]byte(s.out), &rows); err != nil || s.code != 0 || len(rows) != 3 {
-			t.Errorf("exit code %d: %s%s, %v", s.code, s.out, s.errors, err)
-			return
+	cmd := m.Command("ls-keys", "--json")
+	cmd.Dir, cmd.Env = "/", append(cmd.Environ(), "HMCFS_MOUNT="+m.Dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: userAlice().Credential()}
+	out, err := cmd.Output()
+	must(t, err)
+	var rows []struct{ Key, State, Path string }
+	must(t, json.Unmarshal(out, &rows))
+	if len(rows) != 3 {
+		t.Fatalf("listed: %s", out)
+	}
+	for i, state := range []string{"live", "hidden", "live"} {
+		if rows[i].State != state {
+			t.Errorf("%+v, want %s", rows[i], state)
 		}
-		for i, state := range []string{"live", "hidden", "live"} {
-			if rows[i].State != state {
-				t.Errorf("%+v, want %s", rows[i], state)
-			}
-		}
-	})
+	}
 }
 
 // Another user sees the names of keys, as in keys/, but nothing else of keys that this user
