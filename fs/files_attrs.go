@@ -235,7 +235,7 @@ func (g *Guest) Attribute(ctx context.Context, name, attribute string) (value []
 // Errors: a syscall.Errno, or a *RefusedError around one.
 func (g *Guest) SetAttribute(ctx context.Context, name, attribute string, value []byte, flags uint32) error {
 	var why error
-	err := g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) (status fuse.Status) {
+	err := g.attribute(ctx, name, attribute, cluster.XattrWrite, func(w *walk, at *spot) (status fuse.Status) { //nolint:contextcheck // the request ends with the channel
 		in := fuse.SetXAttrIn{InHeader: g.header(at.ino), Size: uint32(len(value)), Flags: flags}
 		status, why = setXattr(g.fs, w.cancel, &in, attribute, value)
 		return status
