@@ -67,7 +67,7 @@ picture: build ## Draw docs/demo.svg, the README's picture, from a real run
 
 # The targets below leave go vet to make lint.
 test: deps build ## Run every test
-	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) $(MORE) -timeout 14m $(PKGS)
+	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) $(MORE) -timeout 25m $(PKGS)
 
 # The tests that have more to do then, by what they ask, and those that run the
 # lists of tests/conformance/commtest.

@@ -3,14 +3,15 @@
 //
 //	N passed, N failed, N skipped
 //
-// where subtests count like tests, and a package that doesn't build or crashes counts as one
-// failure. Arguments are passed to go test. With -counts FILE the numbers are also appended to a
+// after the tests that took longest. Subtests count like tests, and a package that doesn't build
+// or crashes counts as one failure. Arguments are passed to go test. With -counts FILE the numbers are also appended to a
 // file. With -using NAMES, only tests that use one of the names, such as kit.Rounds, run, of all
 // packages below the working directory: the matching packages and tests are added to the
 // arguments.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,6 +99,7 @@ func run(ctx context.Context, out io.Writer, counts string, args []string) error
 	if waitErr != nil && t.failed == 0 {
 		t.failed = 1 // it failed before any test ran
 	}
+	t.printSlowest()
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	return errors.Join(readErr, waitErr, appendCounts(counts, t))
 }
@@ -130,6 +132,7 @@ type event struct {
 type tally struct {
 	out                     io.Writer
 	passed, failed, skipped int
+	times                   []event                     // the ends of tests that are no subtests
 	pending                 map[string]*strings.Builder // by package and test
 	broken                  map[string]bool             // packages with a failed test
 }
@@ -176,6 +179,9 @@ func (t *tally) add(e event) {
 
 // addTest counts the end of a test.
 func (t *tally) addTest(e event, output string) {
+	if !strings.Contains(e.Test, "/") {
+		t.times = append(t.times, e)
+	}
 	switch e.Action {
 	case "pass":
 		t.passed++
@@ -205,6 +211,17 @@ func (t *tally) addPackage(e event, output string) {
 			}
 		}
 		t.print(output)
+	}
+}
+
+// slowest is the number of tests whose times are printed.
+const slowest = 20
+
+// printSlowest prints the tests that took longest, without their subtests.
+func (t *tally) printSlowest() {
+	slices.SortStableFunc(t.times, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range t.times[:min(len(t.times), slowest)] {
+		t.print(fmt.Sprintf("slow\t%s %s\t%.1fs\n", e.Package, e.Test, e.Elapsed))
 	}
 }
 

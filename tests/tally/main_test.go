@@ -51,7 +51,7 @@ func TestSkipped(t *testing.T) { t.Skip("no such device") }
 			[]string{"what went wrong", "example.com/x/some TestSkipped: a_test.go:5: no such device", "2 passed, 1 failed, 1 skipped"},
 			"a good test is silent", true,
 		},
-		{"all well", []string{"-run", "Good", "./some"}, "2 0 0", []string{"ok\texample.com/x/some"}, "FAIL", false},
+		{"all well", []string{"-run", "Good", "./some"}, "2 0 0", []string{"ok\texample.com/x/some", "slow\texample.com/x/some TestGood\t"}, "FAIL", false},
 		{"does not build", []string{"./broken"}, "0 1 0", []string{"cannot use \"no number\""}, "ok\t", true},
 		{"dies", []string{"./dead"}, "0 1 0", []string{"last words", "FAIL\texample.com/x/dead"}, "ok\t", true},
 		{"no such package", []string{"./nowhere"}, "0 1 0", nil, "ok\t", true},
