@@ -72,7 +72,7 @@ test: deps build ## Run every test
 # The tests that have more to do then, by what they ask, and those that run the
 # lists of tests/conformance/commtest.
 check: deps build ## Run what make test leaves out: all sizes, many rounds
-	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 25m
+	@HMCFS_CHECK=1 HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(TESTENV) $(TALLY) $(TALLYFLAGS) -using kit.Exhaustive,kit.Rounds,commtest.Run -- $(TESTFLAGS) -timeout 30m
 
 # Each process that the detector watches sleeps for a second at its end, unless
 # told otherwise, and the tests run hundreds of hmcfs commands.
@@ -83,7 +83,7 @@ RACELESS = /tests/(bench|demo|examples|gpu|lint|scale|standin|stress|tally)(/|$$
 RACEPKGS ?= $$($(GO) list $(PKGS) | grep -vE '$(RACELESS)')
 
 race: deps ## Run the tests with the race detector and the invariant checks
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -race -tags invariants -short -timeout 25m $(RACEPKGS)
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(TESTENV) $(TALLY) $(TALLYFLAGS) -- $(TESTFLAGS) -race -tags invariants -short -timeout 40m $(RACEPKGS)
 
 stress: deps ## Run the tests that differ from BASE (main) COUNT (50) times under load
 	@HMCFS_REQUIRE=$(HMCFS_REQUIRE) $(GO) run ./tests/stress $(STRESSFLAGS) -count $(COUNT) $(BASE)

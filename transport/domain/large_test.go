@@ -9,12 +9,13 @@ import (
 )
 
 // TestMoreThan2GiB uses the largest size of the contract's first case, 2^31 + 1 bytes. The
-// last byte is in separate memory.
+// last byte is in separate memory. On a slow machine that takes longer than what the other tests wait for.
 func TestMoreThan2GiB(t *testing.T) {
 	if kit.Race() || testing.Short() {
 		t.Skip("it moves 2 GiB")
 	}
 	kit.Check(t)
+	long := kit.Context(t, 10*patience)
 	const folds = 2 << 30 / transporttest.Fold
 	nodes := job(t, 2, nil)
 	c := form(t, nodes, "d", 0, 1)
@@ -31,11 +32,11 @@ func TestMoreThan2GiB(t *testing.T) {
 		})
 		views[i] = view(t, b, 0, 2<<30+1)
 	}
-	send, err := c[0].Isend(within(t), views[0], 1, 1)
+	send, err := c[0].Isend(long, views[0], 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = errors.Join(c[1].Recv(within(t), views[1], 0, 1), send.Wait(within(t))); err != nil {
+	if err = errors.Join(c[1].Recv(long, views[1], 0, 1), send.Wait(long)); err != nil {
 		t.Fatal(err)
 	}
 	got := views[1].buffer

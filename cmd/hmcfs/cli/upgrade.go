@@ -15,8 +15,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/client"
 )
 
-// upgradeLimit bounds the time until a daemon serves again.
-const upgradeLimit = time.Minute
+// upgradeLimit bounds the time until a daemon serves again, or has none to follow it: with a full disk the holder tries for 66 seconds.
+const upgradeLimit = 90 * time.Second
 
 func (m mountVerbs) upgradeVerb() *cobra.Command {
 	cmd := &cobra.Command{
@@ -65,16 +65,24 @@ func (m mountVerbs) upgrade(ctx context.Context, args []string, program string) 
 	if err != nil {
 		return fmt.Errorf("upgrade %s: %w", at.MountPoint, err)
 	}
-	now, err := m.follower(ctx, at, before.PID)
+	now, err := m.follower(ctx, at, before)
 	switch {
 	case err != nil:
 		return err
 	case now.Program != real || !isFile(now.PID, real):
-		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, next.Version, now.LogFile, now.Program, now.Version)
+		return fmt.Errorf("upgrade %s: %s (version %s) did not come to serve, for the reason in %s; %s (version %s) continues", at.MountPoint, path, next.Version, logOf(now), now.Program, now.Version)
 	}
 	m.note("%s: process %d (version %s) is replaced by process %d (version %s), in %d ms",
 		at.MountPoint, before.PID, before.Version, now.PID, now.Version, time.Since(begin).Milliseconds())
 	return nil
+}
+
+// logOf names the log of a daemon for a sentence.
+func logOf(st adminapi.Status) string {
+	if st.LogFile == "" {
+		return "the standard error of the daemon"
+	}
+	return st.LogFile
 }
 
 // isFile reports whether a process runs a file, not one that was at its path before. It is assumed of one that can't
@@ -89,7 +97,7 @@ func isFile(pid int, path string) bool {
 }
 
 // follower waits until another process than before serves the mount, and returns its status.
-func (m mountVerbs) follower(ctx context.Context, at place.Mount, before int) (adminapi.Status, error) {
+func (m mountVerbs) follower(ctx context.Context, at place.Mount, before adminapi.Status) (adminapi.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, upgradeLimit)
 	defer cancel()
 	places, _ := m.host().Find(at.MountPoint, at.Owner())
@@ -98,7 +106,7 @@ func (m mountVerbs) follower(ctx context.Context, at place.Mount, before int) (a
 	for {
 		for _, p := range places {
 			st, err := client.NewOf(p.Socket(), at.Owner()).Status(ctx, false)
-			if err == nil && st.PID != before && st.MountPoint == at.MountPoint {
+			if err == nil && st.PID != before.PID && st.MountPoint == at.MountPoint {
 				return st, nil
 			}
 		}
@@ -108,7 +116,7 @@ func (m mountVerbs) follower(ctx context.Context, at place.Mount, before int) (a
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return adminapi.Status{}, fmt.Errorf("no daemon has come to serve %s within %v; its log says why", at.MountPoint, upgradeLimit)
+			return adminapi.Status{}, fmt.Errorf("no daemon has come to serve %s within %v, for the reason in %s", at.MountPoint, upgradeLimit, logOf(before))
 		}
 	}
 }

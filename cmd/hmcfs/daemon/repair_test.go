@@ -163,56 +163,80 @@ func TestCheckStateBringsBack(t *testing.T) {
 // TestDamagedJournal has a file that is only in the journal of a killed daemon, and damage behind it: the records are refused with the
 // file of the journal and the remedy, and a repair has that file, and says what is gone.
 func TestDamagedJournal(t *testing.T) {
-	p := makeState(t)
-	path := filepath.Join(t.TempDir(), "journal")
-	journal := func() *os.File {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close() })
-		return f
-	}
-	meta, err := openUnmounted(t.Context(), badgerkv.Options{Dir: p.Metadata(), Journal: journal()})
+	killed, root, journal := killedWithJournal(t)
+	data, err := os.ReadFile(journal)
 	if err != nil {
-		t.Fatal(err)
-	}
-	killed := place.Paths{State: t.TempDir()}
-	if err = os.CopyFS(killed.Metadata(), os.DirFS(p.Metadata())); err != nil {
-		t.Fatal(err)
-	}
-	devs, err := meta.Devices(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	root := devs[0]
-	for _, name := range []string{"early", "late"} {
-		if _, err = meta.Create(t.Context(), root.Ino, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(path)
-	if err = errors.Join(err, meta.Close()); err != nil {
 		t.Fatal(err)
 	}
 	data[bytes.LastIndex(data, []byte("late"))] ^= 1
-	if err = os.WriteFile(path, data, 0o600); err != nil {
+	if err = os.WriteFile(journal, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	opts := badgerkv.Options{Dir: killed.Metadata(), Journal: journal()}
+	opts := badgerkv.Options{Dir: killed.Metadata(), Journal: openJournal(t, journal)}
 	_, _, err = openState(t.Context(), opts, false)
-	if err = stateFault(killed.State, err); !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "checksum is wrong") || !strings.Contains(err.Error(), "fsck --repair") {
+	if err = stateFault(killed.State, err); !strings.Contains(err.Error(), journal) || !strings.Contains(err.Error(), "checksum is wrong") || !strings.Contains(err.Error(), "fsck --repair") {
 		t.Errorf("the error is %v", err)
 	}
 	meta, rows, err := openState(t.Context(), opts, true)
-	if err != nil || len(rows) != 1 || !rows[0].Repaired || !strings.Contains(rows[0].Text, path) || !strings.Contains(rows[0].Done, "gone") {
+	if err != nil || len(rows) != 1 || !rows[0].Repaired || !strings.Contains(rows[0].Text, journal) || !strings.Contains(rows[0].Done, "gone") {
 		t.Fatalf("%+v, %v", rows, err)
 	}
-	_, early := meta.Lookup(t.Context(), root.Ino, "early")
-	if _, err = meta.Lookup(t.Context(), root.Ino, "late"); early != nil || !errors.Is(err, metadata.ErrNotExist) {
+	_, early := meta.Lookup(t.Context(), root, "early")
+	if _, err = meta.Lookup(t.Context(), root, "late"); early != nil || !errors.Is(err, metadata.ErrNotExist) {
 		t.Errorf("early: %v, late: %v", early, err)
 	}
 	if err = meta.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// killedWithJournal returns the state of a killed daemon, and its journal, which has the files "early" and "late" of the directory
+// root. A daemon that had time to write them is not that one: another tries it then.
+func killedWithJournal(t *testing.T) (killed place.Paths, root metadata.Ino, journal string) {
+	t.Helper()
+	for range 100 {
+		p := makeState(t)
+		killed, journal = place.Paths{State: t.TempDir()}, filepath.Join(t.TempDir(), "journal")
+		own := openJournal(t, filepath.Join(t.TempDir(), "journal"))
+		meta, err := openUnmounted(t.Context(), badgerkv.Options{Dir: p.Metadata(), Journal: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = os.CopyFS(killed.Metadata(), os.DirFS(p.Metadata())); err != nil {
+			t.Fatal(err)
+		}
+		devs, err := meta.Devices(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		root = devs[0].Ino
+		for _, name := range []string{"early", "late"} {
+			if _, err = meta.Create(t.Context(), root, name, metadata.Node{Mode: metadata.TypeRegular | 0o644}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(own.Name())
+		if err = errors.Join(err, meta.Close(), os.WriteFile(journal, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		switch n, err := badgerkv.Unwritten(openJournal(t, journal)); {
+		case err != nil:
+			t.Fatal(err)
+		case n >= 2: // what opening the records has changed comes first
+			return killed, root, journal
+		}
+	}
+	t.Fatal("no journal has both files")
+	return killed, root, journal
+}
+
+// openJournal opens the file of a journal, for as long as the test lasts.
+func openJournal(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }
