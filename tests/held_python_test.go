@@ -72,9 +72,9 @@ other.close()
 print(round, "rounds")
 `
 
-// python runs a program in Python until the users stop.
+// python runs a program in Python until the users stop, and for a few minutes then.
 func (w *heldUser) python() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, kit.Python(), "-B", "-c", heldProgram, fmt.Sprint(w.rng.Uint32()))
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+w.python3+":"+os.Getenv("PYTHONPATH"), "HMCFS_MOUNT="+w.mount)
@@ -93,6 +93,7 @@ func (w *heldUser) python() error {
 	case err = <-over:
 	case <-w.stop:
 		_ = stdin.Close() // which ends the program
+		defer time.AfterFunc(5*time.Minute, cancel).Stop()
 		err = <-over
 	}
 	if err != nil {
