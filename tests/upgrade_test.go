@@ -210,8 +210,8 @@ func TestUpgradeOnFullDisks(t *testing.T) {
 			must(t, os.WriteFile(filling, script, 0o755)) //nolint:gosec // a program
 			ended := make(chan error, 1)
 			go func() {
-				_, err := h.m.Run("upgrade", "--program", filling, h.m.Dir)
-				ended <- err
+				_, failed := h.m.Run("upgrade", "--program", filling, h.m.Dir)
+				ended <- failed
 			}()
 			if full == "state" {
 				kit.Eventually(t, time.Minute, func() bool {
