@@ -105,6 +105,9 @@ func (kv *KV) WaitsFor() time.Duration {
 	return kv.waits
 }
 
+// LookForJournal looks whether the journal is where the next process finds it, as the first change of a layer does.
+func (kv *KV) LookForJournal() { kv.keepJournal() }
+
 // FlushAfter sets the time after which changes of UpdateSoon are written, before there are any. With a pause
 // of a time they are written before that.
 func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter = d, pause }
@@ -112,6 +115,16 @@ func (kv *KV) FlushAfter(d, pause time.Duration) { kv.flushAfter, kv.pauseAfter 
 // Resume replays a journal.
 func (kv *KV) Resume(ctx context.Context, f *os.File) error {
 	return kv.resume(ctx, Options{Journal: f})
+}
+
+// FlushTo returns when the commits up to a version are in Badger.
+func (kv *KV) FlushTo(version uint64) error { return kv.flush(version) }
+
+// Version returns that of the last commit.
+func (kv *KV) Version() uint64 {
+	kv.mu.RLock()
+	defer kv.mu.RUnlock()
+	return kv.version
 }
 
 // Flush writes all changes to Badger.

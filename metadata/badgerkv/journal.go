@@ -167,6 +167,15 @@ func (j *journal) settled(version uint64) {
 	}
 }
 
+// cut drops the commits of both layers behind a version. The later ones go first, so that a process which is killed meanwhile leaves
+// no gap.
+func (j *journal) cut(frozen, active *layer, version uint64) {
+	if j != nil {
+		j.set(endAt, j.at, active.recorded(version))
+		j.set(endAt, 1-j.at, frozen.recorded(version))
+	}
+}
+
 // add adds a commit, which then survives the process. Its record was signed.
 //
 // Errors: metadata.ErrTooLarge.
