@@ -139,6 +139,19 @@ func TestRefusedRequestsWithDescriptors(t *testing.T) {
 	}
 }
 
+// TestFailureNamesTheFile has requests fail whose file was given by its path: the error names that, and not only a number.
+func TestFailureNamesTheFile(t *testing.T) {
+	r, behind := newSharingRig(t)
+	f := openFrames(t, r.socket)
+	behind.fail(fmt.Errorf("object 1026 is published: %w", objects.ErrBusy))
+	for id, text := range []string{`{"path":"sim0/a","kind":"memfd"}`, `{"path":"sim0/a","end":true}`} {
+		f.request(frames.RequestExport, uint64(id), text, 0)
+		if got := f.failed(uint64(id)); got.Code != adminapi.CodeBusy || !strings.HasPrefix(got.Text, "sim0/a: ") {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
+
 // TestExportsAreHeld holds exports by requests: each until it is cancelled, or the session ends.
 func TestExportsAreHeld(t *testing.T) {
 	r, behind := newSharingRig(t)
