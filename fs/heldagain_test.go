@@ -214,6 +214,11 @@ func TestRestoreEvents(t *testing.T) {
 func TestRestoreUnbacked(t *testing.T) {
 	dev, err := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true})).Open(t.Context(), "host,size=64MiB")
 	must(t, err)
+	tier, ok := dev.(*host.Device)
+	if !ok {
+		t.Fatalf("the host is a %T", dev)
+	}
+	t.Cleanup(func() { must(t, tier.Destroy()) })
 	h := &heldRig{rig: newRigOn(t, dev)}
 	h.on = &holding{filesystem: h.filesystem, state: newTestState(t)}
 	t.Cleanup(func() { must(t, h.on.state.close()) })

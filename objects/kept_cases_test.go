@@ -505,7 +505,17 @@ func crash(d devices.Device) { d.(interface{ Crash() }).Crash() } //nolint:errch
 // process without a keeper.
 func TestHostOrphansSurvive(t *testing.T) {
 	kit.Check(t)
-	reg := devices.NewRegistry(host.NewDriver(host.Options{Dir: t.TempDir(), NoMount: true}))
+	tier := host.Options{Dir: t.TempDir(), NoMount: true}
+	t.Cleanup(func() {
+		left, err := host.Leftover(tier)
+		for _, l := range left {
+			err = errors.Join(err, l.Remove())
+		}
+		if err != nil || len(left) != 1 {
+			t.Errorf("%d tiers are left to be removed, %v", len(left), err)
+		}
+	})
+	reg := devices.NewRegistry(host.NewDriver(tier))
 	k := &keptRig{keeper: newKeeper(t), open: func() []devices.Device {
 		dev, err := reg.Open(t.Context(), "host:0,size=64MiB")
 		if err != nil {

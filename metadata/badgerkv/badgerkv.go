@@ -62,6 +62,9 @@ type KV struct {
 	// version is that of the last commit, and written that of the last one in Badger.
 	// +checklocks:mu
 	version, written uint64
+	// kept is the version of the last commit that was accepted because the journal has it.
+	// +checklocks:mu
+	kept uint64
 	// active is the layer of new commits, frozen the one that is being written; nil for none.
 	// +checklocks:mu
 	active, frozen *layer
@@ -339,10 +342,7 @@ func (kv *KV) Update(ctx context.Context, fn func(metadata.KVTxn) error) error {
 	if err != nil || version == 0 {
 		return err
 	}
-	if kv.journal == nil {
-		return kv.flush(version)
-	}
-	if kv.flushSoon(); kv.journal.file.gone.Load() {
+	if kv.journal == nil || !kv.flushSoon(version) {
 		return kv.flush(version)
 	}
 	return nil
@@ -354,7 +354,7 @@ func (kv *KV) UpdateSoon(ctx context.Context, fn func(metadata.KVTxn) error) err
 	if err != nil || version == 0 {
 		return err
 	}
-	kv.flushSoon()
+	kv.flushSoon(version)
 	return nil
 }
 

@@ -126,12 +126,29 @@ func (t *txn) kept() commit {
 	return c
 }
 
-// flushSoon has a change written that need not be written yet. The first change of a layer looks whether the journal
-// is where the next process finds it.
-func (kv *KV) flushSoon() {
-	if kv.setTimer() && kv.journal != nil {
+// flushSoon has a commit written that need not be written yet, and reports whether the next process finds it without that. The
+// first change of a layer looks whether the journal is where that process looks for it.
+func (kv *KV) flushSoon(version uint64) (kept bool) {
+	first := kv.setTimer()
+	if kv.journal == nil {
+		return false
+	}
+	if first {
 		kv.keepJournal()
 	}
+	return kv.keeps(version)
+}
+
+// keeps reports whether the journal has a commit, and is where the next process looks for it. Then the commit is not reported as
+// failed, nor are those before it, on which it may depend.
+func (kv *KV) keeps(version uint64) bool {
+	there := !kv.journal.file.gone.Load()
+	kv.mu.Lock()
+	defer kv.mu.Unlock()
+	if there && kv.failed == nil {
+		kv.kept = max(kv.kept, version)
+	}
+	return there && version <= kv.kept
 }
 
 // setTimer sets the timer that writes the active layer. It reports whether there was none.
@@ -175,7 +192,8 @@ func (kv *KV) flushNow() {
 }
 
 // flush returns when the commits up to a version, at least, are in Badger. Callers that wait for
-// another flush find that theirs was done with that of the next caller.
+// another flush find that theirs was done with that of the next caller. An error means that the commit of
+// that version is not there, now and after the next start.
 func (kv *KV) flush(version uint64) error {
 	kv.flushing.Lock()
 	defer kv.flushing.Unlock()
@@ -191,23 +209,38 @@ func (kv *KV) flush(version uint64) error {
 		kv.settled(l, left)
 		return nil
 	}
-	kv.fail(left, err)
-	return err
+	return kv.fail(version, left, err)
 }
 
 // fail ends all commits, since a layer could not be written, of which bytes were left. Without a journal, what
-// Badger does not have is no longer visible, as it will not be after the next start.
-func (kv *KV) fail(left int64, err error) {
+// Badger does not have is no longer visible, as it will not be after the next start. One that is elsewhere may come back: it keeps
+// only what was accepted while it was there. It returns the error of a commit.
+func (kv *KV) fail(version uint64, left int64, err error) error {
 	now := kv.newBase()
 	kv.mu.Lock()
 	kv.failed = err
 	left += kv.active.bytes
-	if kv.journal == nil || kv.journal.file.gone.Load() {
+	if kv.journal != nil && !kv.journal.file.gone.Load() {
+		kv.kept = kv.version
+	} else {
+		kv.journal.cut(kv.frozen, kv.active, kv.kept)
 		kv.frozen, kv.active, kv.base, now = nil, newLayer(nil), now, kv.base
 	}
+	err = kv.lostLocked(version)
 	kv.mu.Unlock()
 	now.release()
 	kv.space.done(left)
+	return err
+}
+
+// lostLocked returns why a commit is neither in Badger nor kept by the journal; nil if it is, or nothing failed.
+//
+// +checklocks:kv.mu
+func (kv *KV) lostLocked(version uint64) error {
+	if version <= max(kv.written, kv.kept) {
+		return nil
+	}
+	return kv.failed
 }
 
 // freeze ends the active layer; it returns nil if all commits up to a version were written.
@@ -215,7 +248,7 @@ func (kv *KV) freeze(version uint64) (*layer, error) {
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	if kv.failed != nil || kv.written >= version || kv.active.last == 0 {
-		return nil, kv.failed
+		return nil, kv.lostLocked(version)
 	}
 	if kv.timer != nil {
 		kv.timer.Stop()
@@ -264,6 +297,9 @@ func (kv *KV) writeLayer(l *layer) (left int64, err error) {
 			written += commits[i].bytes
 		}
 		kv.space.done(written)
+		kv.mu.Lock()
+		kv.written = commits[n-1].number()
+		kv.mu.Unlock()
 		left, commits = left-written, commits[n:]
 	}
 }
@@ -272,8 +308,7 @@ func (kv *KV) writeLayer(l *layer) (left int64, err error) {
 // none of a key that Badger does not have and that is removed again. If these are too many for one
 // transaction of Badger, it returns instead how many commits may fit; a single one always does.
 func (kv *KV) needed(l *layer, commits []commit) (writes []*change, fit int) {
-	last := commits[len(commits)-1].writes
-	upTo, has := last[len(last)-1].version, kv.filter.Load()
+	upTo, has := commits[len(commits)-1].number(), kv.filter.Load()
 	size := int64(2*entrySize + len(markKey))
 	for n, c := range commits {
 		for i := range c.writes {

@@ -27,6 +27,9 @@ type journal struct {
 // journal, or of what it takes for granted of the records, needs the next one.
 const JournalVersion = 3
 
+// sealedVersion is the first version of journals with checksums.
+const sealedVersion = 3
+
 const (
 	journalMagic = "hmcfs journal " + string(rune('0'+JournalVersion)) + "\n"
 	// journalHalf is more than space admits at a time.
@@ -44,8 +47,12 @@ const (
 	lengthAt, sumAt, commitHead = 0, 4, 8
 )
 
-// journalDropped is logged where there are commits, but not for these records.
-const journalDropped = "the journal is of another version, or the records were replaced, truncated or changed without it; the changes in the journal are dropped"
+// Logged where there are commits, but not for this program or these records.
+const (
+	journalForeign = "the journal of the records is of a version that this program does not read; the changes in it are dropped: " +
+		"mount and unmount with the program that wrote it before another one continues"
+	journalDropped = "the records were replaced, truncated or changed without their journal; the changes in the journal are dropped"
+)
 
 // journalless is logged if there is no memory for the journal.
 const journalless = "no room for the journal of the records: each change waits until it is written"
@@ -164,6 +171,15 @@ func (j *journal) settled(version uint64) {
 	if j != nil {
 		j.set(leastVersionAt, 0, max(version, j.number(leastVersionAt, 0)))
 		j.clear(1 - j.at)
+	}
+}
+
+// cut drops the commits of both layers behind a version. The later ones go first, so that a process which is killed meanwhile leaves
+// no gap.
+func (j *journal) cut(frozen, active *layer, version uint64) {
+	if j != nil {
+		j.set(endAt, j.at, active.recorded(version))
+		j.set(endAt, 1-j.at, frozen.recorded(version))
 	}
 }
 

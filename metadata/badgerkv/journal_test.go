@@ -12,6 +12,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/metadata/badgerkv"
+	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
 // journalOf opens the journal of a store in a directory.
@@ -34,15 +35,28 @@ func openJournaled(t *testing.T, dir string) *badgerkv.KV {
 	return kv
 }
 
-// copyOf copies the files of a store and its journal, as a kill at this moment leaves them.
-func copyOf(t *testing.T, dir string) string {
+// copyOf copies the files of a store and its journal, as a kill at a moment leaves them in which Badger makes no table of a log.
+func copyOf(t *testing.T, dir string) (to string) {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "copy")
-	data, err := os.ReadFile(dir + ".journal")
-	if err = errors.Join(err, os.WriteFile(to+".journal", data, 0o600), os.CopyFS(to, os.DirFS(dir))); err != nil {
-		t.Fatal(err)
-	}
+	kit.Eventually(t, time.Minute, func() error {
+		to = filepath.Join(t.TempDir(), "copy")
+		before, err := filesOf(dir)
+		data, jerr := os.ReadFile(dir + ".journal")
+		err = errors.Join(err, jerr, os.WriteFile(to+".journal", data, 0o600), os.CopyFS(to, os.DirFS(dir)))
+		after, aerr := filesOf(dir)
+		if err = errors.Join(err, aerr); err == nil && before != after {
+			err = errors.New("Badger has changed its tables")
+		}
+		return err
+	})
 	return to
+}
+
+// filesOf returns the names of the files of a store, and the list of its tables.
+func filesOf(dir string) (string, error) {
+	names, err := os.ReadDir(dir)
+	manifest, merr := os.ReadFile(filepath.Join(dir, "MANIFEST"))
+	return fmt.Sprintf("%v %x", names, manifest), errors.Join(err, merr)
 }
 
 // TestJournal has changes that are in the journal alone, beside some that are written: the next store

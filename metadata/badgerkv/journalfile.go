@@ -84,7 +84,8 @@ func (kv *KV) keepJournal() {
 	}
 }
 
-// remakeJournal copies the journal to a new file, which takes the place of its own.
+// remakeJournal copies the journal to a new file, which takes the place of its own. If it can't, the journal stays in its own, which
+// may come back.
 //
 // +checklocks:kv.flushing
 func (kv *KV) remakeJournal() error {
@@ -95,10 +96,13 @@ func (kv *KV) remakeJournal() error {
 		return errors.Join(err, removed(temp))
 	}
 	kv.mu.Lock()
-	before := j.move(page)
+	j.copyTo(page)
+	if err = os.Rename(temp, j.file.path); err == nil {
+		page, j.page = j.page, page
+		j.file.is.Store(&st)
+	}
 	kv.mu.Unlock()
-	j.file.is.Store(&st)
-	if err = errors.Join(unix.Munmap(before), os.Rename(temp, j.file.path)); err != nil {
+	if err = errors.Join(err, unix.Munmap(page)); err != nil {
 		return errors.Join(err, removed(temp))
 	}
 	return nil
@@ -128,13 +132,11 @@ func removed(path string) error {
 	return nil
 }
 
-// move copies the journal to other memory, which is its own from then on. It returns the former.
-func (j *journal) move(page []byte) (before []byte) {
+// copyTo copies the journal to other memory.
+func (j *journal) copyTo(page []byte) {
 	copy(page, j.page[:journalHead])
 	for n := range 2 {
 		at := journalHead + n*journalHalf
 		copy(page[at:], j.half(n)[:j.number(endAt, n)])
 	}
-	before, j.page = j.page, page
-	return before
 }

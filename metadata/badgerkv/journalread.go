@@ -27,26 +27,38 @@ func (j *journal) first() int {
 	return 0
 }
 
-// known reports whether a journal that is not empty is one of this version.
+// written returns the version of a journal that is not empty. Its numbers are whole if it is JournalVersion.
 //
 // Errors: errJournal if the page of numbers is damaged.
-func (j *journal) known() (bool, error) {
+func (j *journal) written() (version int, err error) {
 	magic, sum := j.page[:len(journalMagic)], binary.LittleEndian.Uint32(j.page[headSumAt:])
 	good := sum == crc32.Checksum(j.page[:headSumAt], y.CastagnoliCrcTable)
 	at := len(journalMagic) - len("3\n") // where the version is
 	some := bytes.HasPrefix(magic, []byte(journalMagic[:at])) && magic[at+1] == '\n'
-	switch now := string(magic) == journalMagic; {
-	case some && !now && (good || sum == 0): // the first versions had no checksum
-		return false, nil
-	case !now || !good:
-		return false, fmt.Errorf("%w: the checksum of its head is wrong", errJournal)
+	switch version = int(magic[at]) - '0'; {
+	case some && version != JournalVersion && (good || sum == 0 || version < sealedVersion && j.unsealed()):
+		return version, nil
+	case !some || version != JournalVersion || !good:
+		return 0, fmt.Errorf("%w: the checksum of its head is wrong", errJournal)
 	}
 	for _, at := range []int{journalVersionAt, leastVersionAt, orderAt, orderAt + 8, endAt, endAt + 8} {
 		if _, ok := unseal(wordAt(j.page, at).Load()); !ok {
-			return false, fmt.Errorf("%w: the checksum of the number at byte %d is wrong", errJournal, at)
+			return 0, fmt.Errorf("%w: the checksum of the number at byte %d is wrong", errJournal, at)
 		}
 	}
-	return true, nil
+	return version, nil
+}
+
+// unsealed reports whether the sizes of the halves are numbers of the versions before sealedVersion. These take over the file of a
+// later one, and leave the checksum of its head there.
+func (j *journal) unsealed() bool {
+	for _, at := range []int{endAt, endAt + 8} {
+		n := wordAt(j.page, at).Load()
+		if _, sealed := unseal(n); n > journalHalf || n > 0 && sealed {
+			return false
+		}
+	}
+	return true
 }
 
 // fits reports whether a journal of this version continues records, in which Badger's last commit has a version.

@@ -85,11 +85,12 @@ func (kv *KV) judge(j *journal, opts Options) (todo int, whole bool, err error) 
 	if j.empty() {
 		return 0, true, nil
 	}
-	fits := false
+	fits, version := false, JournalVersion
 	if !kv.Cut() {
-		fits, err = j.known()
+		version, err = j.written()
+		fits = err == nil && version == JournalVersion && j.fits(kv.stamp, kv.lastCommit())
 	}
-	if fits = fits && j.fits(kv.stamp, kv.lastCommit()); fits {
+	if fits {
 		todo, err = j.check()
 	}
 	switch {
@@ -98,6 +99,8 @@ func (kv *KV) judge(j *journal, opts Options) (todo int, whole bool, err error) 
 		return todo, false, nil
 	case err != nil:
 		return 0, false, journalFault(opts.Journal, todo, err)
+	case version != JournalVersion:
+		kv.log.Warn(journalForeign, zap.Int("version", version), zap.String("file", opts.Journal.Name()))
 	case !fits:
 		kv.log.Warn(journalDropped)
 	}
@@ -163,8 +166,8 @@ func redo(tx metadata.KVTxn, writes []change) error {
 func Unwritten(f *os.File) (commits int, err error) {
 	j, err := readJournal(f)
 	if err == nil && j != nil && !j.empty() {
-		known := false
-		if known, err = j.known(); known {
+		version := 0
+		if version, err = j.written(); version == JournalVersion {
 			commits, err = j.check()
 		}
 	}

@@ -25,6 +25,9 @@ type commit struct {
 	size   int64  // an upper bound for what Badger counts against its limit
 }
 
+// number returns the version of a commit that a layer has.
+func (c *commit) number() uint64 { return c.writes[0].version }
+
 // layer holds committed changes that Badger does not have yet. New commits go to the active
 // layer. To write it, it is frozen and followed by another; a transaction that began with it
 // finds all later commits in it and those that follow.
@@ -65,6 +68,16 @@ func (l *layer) add(version uint64, c commit) {
 	l.commits = append(l.commits, c)
 	l.bytes += c.bytes
 	l.last = version
+}
+
+// recorded returns the number of bytes that a journal has of the commits up to a version.
+func (l *layer) recorded(version uint64) (n uint64) {
+	for i := range l.commits {
+		if c := &l.commits[i]; c.number() <= version {
+			n += uint64(len(c.record))
+		}
+	}
+	return n
 }
 
 // conflicts reports whether one of the keys, given by hash, was changed after a version, in this

@@ -43,6 +43,10 @@ func newStoreRig(t *testing.T) *keyedRig {
 	if err != nil {
 		t.Skipf("needs a tmpfs: %v", err)
 	}
+	tier, ok := d.(*host.Device)
+	if !ok {
+		t.Fatalf("the host is a %T", d)
+	}
 	meta, err := metadata.Open(ctx, memkv.New(), metadata.Options{})
 	fatal(t, err)
 	engine, err := transport.New(transport.Options{})
@@ -52,7 +56,7 @@ func newStoreRig(t *testing.T) *keyedRig {
 	files := hmc.NewFiles(hmc.Options{Store: store, Engine: engine})
 	t.Cleanup(func() {
 		files.Close() //nolint:contextcheck // closing is not interrupted
-		if err := errors.Join(store.Close(ctx, objects.CloseOptions{}), engine.Close(), d.Close(), meta.Close()); err != nil {
+		if err := errors.Join(store.Close(ctx, objects.CloseOptions{}), engine.Close(), tier.Destroy(), meta.Close()); err != nil {
 			t.Error(err)
 		}
 	})

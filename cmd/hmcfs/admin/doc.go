@@ -35,7 +35,8 @@
 //
 // Other users who connect use descriptors and goroutines of the daemon. So the connections
 // of each such user are limited, with a few more for each session of that user; sessions
-// are limited too. Each connection without frames serves one request at a time, on one goroutine, until
+// are limited too. Without a free descriptor a client gets one answer, which says that: a spare
+// one is given up to accept its connection. Each connection without frames serves one request at a time, on one goroutine, until
 // everything that came with the request is closed; one with frames has a limit of calls.
 //
 // Closing a descriptor of a FUSE filesystem waits for the server of that filesystem, which

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,13 +42,16 @@ func (f *framed) request(h frames.Header) error {
 	if fault == nil {
 		ctx, fault = f.admit(ctx, h.ID)
 	}
-	if fault != nil {
-		f.one.user.memory.Release(q.taken)
-		return q.refuse(fault)
-	}
 	if q.descriptors > 0 {
 		q.after, q.passed = f.passed, make(chan struct{})
 		f.passed = q.passed
+	}
+	if fault != nil {
+		f.one.user.memory.Release(q.taken)
+		// The channel has room for few, and those that follow would be looked for behind them.
+		files, _ := q.received() // that they are missing is the lesser fault
+		adminapi.CloseAll(files)
+		return q.refuse(fault)
 	}
 	f.one.calls.Add(1)
 	go q.run(ctx)
@@ -127,11 +131,11 @@ func (q *request) run(ctx context.Context) {
 
 // solve computes the answer. The descriptors received are closed when it returns: that of the file keeps the mount busy.
 func (q *request) solve(ctx context.Context) (solution, error) {
-	files, err := q.received(ctx)
-	if err != nil {
+	files, err := q.received()
+	defer func() { adminapi.CloseAll(files) }()
+	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return solution{}, err
 	}
-	defer func() { adminapi.CloseAll(files) }()
 	read := func(into any) error { return adminapi.Unmarshal(q.body, into) }
 	s, one := q.framed.server, q.framed.one
 	if solve := s.solvers[q.verb]; solve != nil {
@@ -154,8 +158,8 @@ func (q *request) solve(ctx context.Context) (solution, error) {
 	}
 }
 
-// received receives the announced descriptors.
-func (q *request) received(ctx context.Context) ([]*os.File, error) {
+// received receives the announced descriptors, also for a request that is refused or was cancelled.
+func (q *request) received() ([]*os.File, error) {
 	f := q.framed
 	if q.descriptors == 0 {
 		return nil, nil
@@ -164,7 +168,7 @@ func (q *request) received(ctx context.Context) ([]*os.File, error) {
 		<-q.after // it does not wait for the client
 	}
 	defer close(q.passed)
-	if err := ctx.Err(); err != nil {
+	if err := f.life.Err(); err != nil {
 		return nil, err // those of a session that has ended are closed with its channel
 	}
 	files, err := f.channel.Receive(q.id, q.descriptors, f.server.opts.Guard, uint32(f.conn.peer.UID))

@@ -118,6 +118,40 @@ func TestWrongRequests(t *testing.T) {
 	fatal(t, f.channel.Send(8, []*os.File{memory})) // and nothing more
 }
 
+// TestRefusedRequestsWithDescriptors has more requests refused, with a descriptor each, than messages of others are passed over. The
+// session goes on, and holds none of these.
+func TestRefusedRequestsWithDescriptors(t *testing.T) {
+	r, _ := newSharingRig(t)
+	f := openFrames(t, r.socket)
+	memory := kit.Memfd(t, 3, memorySize)
+	long := strings.Repeat(" ", frames.MaxRequest+1)
+	for id := range uint64(100) {
+		fatal(t, f.channel.Send(1000+id, []*os.File{memory}))
+		f.request(frames.RequestRegister, 1000+id, long, 1)
+		f.failed(1000 + id)
+	}
+	fatal(t, f.channel.Send(7, []*os.File{memory}))
+	f.request(frames.RequestRegister, 7, `{"device":"sim0","memory":{"family":"sim","size":4,"pieces":[{"kind":"memfd","fd":0,"size":4}]}}`, 1)
+	var done adminapi.Registered
+	f.replied(frames.KindReply, 7, &done)
+	if done.Memory == 0 {
+		t.Errorf("registered %+v", done)
+	}
+}
+
+// TestFailureNamesTheFile has requests fail whose file was given by its path: the error names that, and not only a number.
+func TestFailureNamesTheFile(t *testing.T) {
+	r, behind := newSharingRig(t)
+	f := openFrames(t, r.socket)
+	behind.fail(fmt.Errorf("object 1026 is published: %w", objects.ErrBusy))
+	for id, text := range []string{`{"path":"sim0/a","kind":"memfd"}`, `{"path":"sim0/a","end":true}`} {
+		f.request(frames.RequestExport, uint64(id), text, 0)
+		if got := f.failed(uint64(id)); got.Code != adminapi.CodeBusy || !strings.HasPrefix(got.Text, "sim0/a: ") {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
+
 // TestExportsAreHeld holds exports by requests: each until it is cancelled, or the session ends.
 func TestExportsAreHeld(t *testing.T) {
 	r, behind := newSharingRig(t)

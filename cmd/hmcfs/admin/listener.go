@@ -1,8 +1,12 @@
 package admin
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -28,6 +32,12 @@ type listener struct {
 	// open counts the connections of other users.
 	// +checklocks:mu
 	open map[int]int
+	// spare is a descriptor in whose place a connection is accepted when there is no other; nil while that lasts.
+	// +checklocks:mu
+	spare *os.File
+	// ended is set once the listener is closed.
+	// +checklocks:mu
+	ended bool
 }
 
 // conn is a connection with the identity of its client.
@@ -36,8 +46,10 @@ type conn struct {
 	peer Peer
 	// trusted is set for root and the user who mounted.
 	trusted bool
-	once    sync.Once
-	gone    func()
+	// full is set if it was accepted in the place of the spare descriptor: it gets one answer, which refuses.
+	full bool
+	once sync.Once
+	gone func()
 }
 
 // Close closes the connection and makes room for another one.
@@ -49,10 +61,16 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// Accept waits for the next connection. Those beyond the limit are closed.
+// Accept waits for the next connection. Those beyond the limit are closed. If this process can open no more files, one is accepted
+// nevertheless, to be refused with an answer.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
+		l.keepSpare()
 		u, err := l.AcceptUnix()
+		full := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+		if full {
+			u, err = l.acceptSpare(err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -61,13 +79,66 @@ func (l *listener) Accept() (net.Conn, error) {
 			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))
 			peer = Peer{UID: -1, GID: -1}
 		}
-		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, gone: func() {}}
+		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, full: full, gone: func() {}}
+		if full {
+			c.gone = l.keepSpare
+			return c, nil
+		}
 		if c.trusted || l.admit(c) {
 			return c, nil
 		}
 		l.refusals.add(boundConnections)
 		_ = u.Close() // nothing was received on it
 	}
+}
+
+// acceptLimit bounds the wait for a client that may have given up.
+const acceptLimit = time.Second
+
+// acceptSpare accepts a connection in the place of the spare descriptor.
+//
+// Errors: full, if there is none, or another has taken its place.
+func (l *listener) acceptSpare(full error) (*net.UnixConn, error) {
+	l.mu.Lock()
+	spare := l.spare
+	l.spare = nil
+	l.mu.Unlock()
+	if spare == nil {
+		return nil, full
+	}
+	if err := errors.Join(spare.Close(), l.SetDeadline(time.Now().Add(acceptLimit))); err != nil {
+		return nil, err
+	}
+	u, err := l.AcceptUnix()
+	if derr := l.SetDeadline(time.Time{}); err == nil && derr == nil {
+		return u, nil
+	}
+	if err == nil {
+		_ = u.Close() // nothing was received on it
+	}
+	return nil, full
+}
+
+// keepSpare opens the spare descriptor if there is none. It is tried again before each connection.
+func (l *listener) keepSpare() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.spare == nil && !l.ended {
+		l.spare, _ = os.Open(os.DevNull) // nil without a free one
+	}
+}
+
+// Close ends the listener.
+func (l *listener) Close() error {
+	l.mu.Lock()
+	spare := l.spare
+	l.spare, l.ended = nil, true
+	l.mu.Unlock()
+	err := l.UnixListener.Close()
+	if spare != nil {
+		err = errors.Join(err, spare.Close())
+	}
+	return err
 }
 
 // admit counts a connection of another user, if the limit permits it.

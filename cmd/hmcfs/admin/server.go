@@ -223,6 +223,12 @@ func connOf(r *http.Request) *conn {
 func (s *Server) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
+		if c.full {
+			w.Header().Set("Connection", "close")
+			status, code := statusOf(errFilesOpen)
+			writeError(w, status, code, errFilesOpen.Error())
+			return
+		}
 		letIn := s.opts.Open && forOthers(r.URL.Path) && c.peer.UID >= 0
 		if !c.trusted && !letIn {
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,

@@ -137,7 +137,7 @@ func (s *Server) bind(ctx context.Context, q *question, read func(any) error) (s
 		return solution{}, err
 	}
 	bound, err := s.opts.Sharer.Bind(ctx, ino, callerOf(q.peer), objects.BindRequest{Memory: r.Memory, Handles: handles})
-	return solution{value: &bound}, err
+	return solution{value: &bound}, sharingFault(r.File, err)
 }
 
 // export serves a request to export, or to end exports.
@@ -159,7 +159,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 	}
 	if r.End {
 		err = s.opts.Sharer.EndExports(ctx, ino, callerOf(q.peer))
-		return solution{value: adminapi.EndAnswer{Ino: ino, Ended: true}}, err
+		return solution{value: adminapi.EndAnswer{Ino: ino, Ended: true}}, sharingFault(r.File, err)
 	}
 	if err = s.mayChange(); err != nil { // whoever has the memory can write to it
 		return solution{}, err
@@ -167,7 +167,7 @@ func (s *Server) export(ctx context.Context, q *question, read func(any) error) 
 	e, err := s.opts.Sharer.Export(ctx, ino, callerOf(q.peer),
 		objects.ExportOptions{Kind: r.Kind, Holder: r.Holder, Session: r.Hold, Tensor: tensor})
 	if err != nil {
-		return solution{}, err
+		return solution{}, sharingFault(r.File, err)
 	}
 	sol := solution{end: e.End}
 	memory := e.Memory
@@ -213,6 +213,15 @@ func (s *Server) fileOf(ctx context.Context, q *question, named adminapi.File) (
 	}
 	ino, err = s.opts.Sharer.File(ctx, callerOf(q.peer), named, q.file)
 	return ino, "", err
+}
+
+// sharingFault returns an error of the Sharer, which knows a file by its number, with the path that the request has. A file that was
+// given by a descriptor has none: its path may lead through directories that the caller can't read.
+func sharingFault(named adminapi.File, err error) error {
+	if err == nil || named.Path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", named.Path, err)
 }
 
 // namedFault returns the error of a request that names a file, whose errno is that of package fs.

@@ -277,6 +277,9 @@ func IsFull(err error) bool {
 // recordsFault describes an error of the records, with the directory and the remedy.
 func (d *Daemon) recordsFault(err error) error {
 	dir := d.opts.Places.Metadata()
+	if damaged, ok := errors.AsType[*badgerkv.JournalError](err); ok {
+		return journalFault(d.opts.Places.State, damaged)
+	}
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s is in use by another process; unmount that mount, or use another --state-dir", d.opts.Places.State)

@@ -119,7 +119,11 @@ func CheckState(ctx context.Context, stateDir string, r adminapi.FsckRequest) (r
 	return report, c.remove(ctx, &report, func(ino metadata.Ino) error { return c.removeNames(ctx, ino) })
 }
 
+// stateFault describes an error of the records in a state directory, with the remedy.
 func stateFault(dir string, err error) error {
+	if damaged, ok := errors.AsType[*badgerkv.JournalError](err); ok {
+		return journalFault(dir, damaged)
+	}
 	switch {
 	case errors.Is(err, badgerkv.ErrLocked):
 		return fmt.Errorf("state directory %s: %w; check the running mount instead: hmcfs fsck MOUNTPOINT", dir, err)

@@ -64,6 +64,12 @@ func openState(ctx context.Context, opts badgerkv.Options, repair bool) (*metada
 	return meta, rows, err
 }
 
+// journalFault describes a damaged journal of the records in a state directory, with the remedy.
+func journalFault(state string, damaged *badgerkv.JournalError) error {
+	return fmt.Errorf("%w; the records in %s are not damaged: hmcfs fsck --repair --state-dir %s writes the changes before the damage (%d), and drops those after it, which were the last ones",
+		damaged, state, state, damaged.Commits)
+}
+
 // openUnmounted opens records that no daemon uses. Closing the store closes the database
 // too.
 func openUnmounted(ctx context.Context, opts badgerkv.Options) (*metadata.Store, error) {

@@ -174,8 +174,16 @@ func TestDamagedJournal(t *testing.T) {
 	}
 	opts := badgerkv.Options{Dir: killed.Metadata(), Journal: openJournal(t, journal)}
 	_, _, err = openState(t.Context(), opts, false)
-	if err = stateFault(killed.State, err); !strings.Contains(err.Error(), journal) || !strings.Contains(err.Error(), "checksum is wrong") || !strings.Contains(err.Error(), "fsck --repair") {
-		t.Errorf("the error is %v", err)
+	mounting := &Daemon{opts: Options{Places: killed}}
+	for _, fault := range []error{stateFault(killed.State, err), mounting.recordsFault(err)} {
+		for _, part := range []string{journal, "checksum is wrong", "hmcfs fsck --repair --state-dir " + killed.State + " writes the changes before the damage"} {
+			if !strings.Contains(fault.Error(), part) {
+				t.Errorf("the error is %q, without %q", fault, part)
+			}
+		}
+		if strings.Contains(fault.Error(), "good copy") {
+			t.Errorf("a copy of the records does not help: %v", fault)
+		}
 	}
 	meta, rows, err := openState(t.Context(), opts, true)
 	if err != nil || len(rows) != 1 || !rows[0].Repaired || !strings.Contains(rows[0].Text, journal) || !strings.Contains(rows[0].Done, "gone") {

@@ -77,6 +77,31 @@ def test_close_beside_a_reader(hung, monkeypatch):
         session.call("exist", ["k"])
 
 
+def test_a_slow_end_of_an_export_ends_no_other(hung, monkeypatch):
+    monkeypatch.setattr(_session, "_HELD", 0.1)
+    path, connections = hung
+    requests = _session.Requests(path)
+
+    def frame(kind, number, body=b""):
+        return _frames.HEADER.pack(len(body), kind, 0, 0, number) + body
+
+    daemon = connections[0]
+    for number in (1, 2):
+        daemon.sendall(frame(_frames.PART, number, b"{}"))
+        assert requests.ask("export", {}) == (number, {}, [])
+    last = frame(_frames.LAST, 1)
+    daemon.sendall(last[:5])  # the daemon stops within its answer
+    requests.end(1)
+    daemon.sendall(last[5:] + frame(_frames.PART, 3, b"[3]"))
+    assert requests.ask("export", {}) == (3, [3], [])
+    daemon.sendall(frame(_frames.LAST, 2))
+    requests.end(2)
+    daemon.close()
+    with pytest.raises(hmcfs.Disconnected):
+        requests.ask("export", {})
+    requests.close()
+
+
 def answer(number):
     return _frames.HEADER.pack(5, _frames.LAST, 0, 0, number) + b"\x00\x00\x00\x00\x00"
 

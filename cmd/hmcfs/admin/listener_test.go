@@ -1,0 +1,90 @@
+package admin_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/tests/kit"
+)
+
+// TestNoFreeDescriptor connects to a server whose process can open no more files: each client is told so, and is served once there is
+// room again.
+func TestNoFreeDescriptor(t *testing.T) {
+	kit.Check(t)
+	socket := serve(t, &backend{}, 0, false)
+	const clients = 4
+	var fds [clients]int
+	for i := range fds {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		fatal(t, err)
+		fds[i] = fd
+		fatal(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}))
+	}
+	free := fillDescriptors(t)
+	for i, fd := range fds {
+		fatal(t, unix.Connect(fd, &unix.SockaddrUnix{Name: socket}))
+		_, err := unix.Write(fd, []byte("GET /v1/version HTTP/1.1\r\nHost: hmcfs\r\n\r\n"))
+		fatal(t, err)
+		answer := readAll(t, fd)
+		if !strings.HasPrefix(answer, "HTTP/1.1 409 ") || !strings.Contains(answer, "as many files open as it may") {
+			t.Errorf("client %d is answered with %q", i, answer)
+		}
+	}
+	free()
+	for _, fd := range fds {
+		fatal(t, unix.Close(fd))
+	}
+	kit.Eventually(t, time.Minute, func() error {
+		if code, body := get(t, socket, http.MethodGet, "/v1/version", ""); code != http.StatusOK {
+			return errors.New(body)
+		}
+		return nil
+	})
+}
+
+// fillDescriptors takes all descriptors of this process until free is called.
+func fillDescriptors(t *testing.T) (free func()) {
+	t.Helper()
+	var old unix.Rlimit
+	fatal(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	fatal(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: old.Max}))
+	var taken []int
+	for {
+		fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		taken = append(taken, fd)
+	}
+	return func() {
+		for _, fd := range taken {
+			fatal(t, unix.Close(fd))
+		}
+		fatal(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+	}
+}
+
+// readAll reads from a descriptor to the end.
+func readAll(t *testing.T, fd int) string {
+	t.Helper()
+	var all strings.Builder
+	for b := make([]byte, 4096); ; {
+		n, err := unix.Read(fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			t.Errorf("read: %v", err)
+			return all.String()
+		case n == 0:
+			return all.String()
+		}
+		all.Write(b[:n])
+	}
+}
