@@ -23,6 +23,9 @@ type fleeting struct {
 	store *objects.Store
 	// held, if not nil, records which files leave publish/.
 	held *heldState
+	// continued is set in a process that follows another, before it serves: the kernel may forget an inode that the
+	// other one gave it after it was given it again, and so may still know it.
+	continued bool
 	// patience is leftFor, except in tests.
 	patience time.Duration
 	// count is the number of inodes. Usually it is 0, and no lookup is needed.
@@ -40,8 +43,9 @@ type fleet struct {
 	published bool
 	// left is the time of the last attempt to move it out.
 	left time.Time
-	// adopted is set if only an earlier process knew of it: the kernel may have forgotten the inode since.
-	adopted bool
+	// unsure is set if the kernel may have forgotten the inode: only an earlier process knew of it, or it was one that the kernel
+	// forgot.
+	unsure bool
 }
 
 // set adds an inode, or updates it. change modifies the known state.
@@ -55,7 +59,7 @@ func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 }
 
 // add records a file with a time to live.
-func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(k *fleet) { k.adopted = false }) }
+func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(k *fleet) { k.unsure = false }) }
 
 // enters records, in advance, that a file is moved into publish/.
 func (f *fleeting) enters(ino metadata.Ino) {
@@ -78,7 +82,7 @@ func (f *fleeting) leaves(ino metadata.Ino) {
 	if f.held != nil {
 		f.held.leaves(ino)
 	}
-	f.set(ino, func(k *fleet) { k.left, k.adopted = time.Now(), false })
+	f.set(ino, func(k *fleet) { k.left, k.unsure = time.Now(), false })
 }
 
 func (f *fleeting) isOut(ino metadata.Ino) {
@@ -88,33 +92,50 @@ func (f *fleeting) isOut(ino metadata.Ino) {
 // adopt takes over what an earlier process has recorded: the kernel may still be about to open what it has found then.
 // After that time nothing is left to be known of these inodes, and the kernel need not forget them in this process.
 func (f *fleeting) adopt(state *heldState) {
-	left := state.left()
-	for _, ino := range left {
-		f.set(ino, func(k *fleet) { k.left, k.adopted = time.Now(), true })
-	}
-	if len(left) > 0 {
-		time.AfterFunc(f.patience, func() { f.disown(left) })
+	for _, ino := range state.left() {
+		f.set(ino, func(k *fleet) { k.left = time.Now() })
+		f.doubt(ino)
 	}
 	f.held = state
 }
 
-// disown drops inodes of which only an earlier process knew.
-func (f *fleeting) disown(inos []metadata.Ino) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ino := range inos {
-		if f.inos[ino].adopted {
-			delete(f.inos, ino)
+// doubt has an inode dropped later that the kernel may have forgotten, once nothing is to be known of it.
+func (f *fleeting) doubt(ino metadata.Ino) {
+	f.set(ino, func(k *fleet) { k.unsure = true })
+	time.AfterFunc(f.patience, func() {
+		if known, ok := f.get(ino); !ok || !known.unsure {
+			return
 		}
+		if f.matters(ino) {
+			f.doubt(ino)
+		} else {
+			f.remove(ino)
+		}
+	})
+}
+
+// matters reports whether an answer depends on what is known of an inode.
+func (f *fleeting) matters(ino metadata.Ino) bool {
+	known, ok := f.get(ino)
+	if !ok || !known.published {
+		return ok && f.mayHaveLeft(ino)
 	}
-	f.count.Store(int64(len(f.inos)))
+	_, err := f.store.Attr(background(), ino)
+	return err == nil
 }
 
 // drop removes an inode that the kernel has forgotten.
 func (f *fleeting) drop(ino metadata.Ino) {
-	if f.count.Load() == 0 {
-		return
+	switch known, ok := f.get(ino); {
+	case !ok:
+	case !f.continued || !f.matters(ino):
+		f.remove(ino)
+	case !known.unsure:
+		f.doubt(ino)
 	}
+}
+
+func (f *fleeting) remove(ino metadata.Ino) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.inos, ino)

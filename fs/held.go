@@ -227,6 +227,7 @@ func (h *holding) dropPages() {
 // answer does not delay that.
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
+	f.fleeting.continued = true
 	keepIn(f, state)
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)

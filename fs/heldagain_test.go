@@ -180,6 +180,39 @@ func TestLeftIsForgotten(t *testing.T) {
 	}
 }
 
+// TestForgottenBefore has the kernel forget an inode that the process before gave it, which a process learns only after it has found
+// the inode again and published its file: the name that was removed is not shown while the receiver has the file open. Nothing is known
+// of the inode in the end.
+func TestForgottenBefore(t *testing.T) {
+	h := newHeldRig(t)
+	keepIn(h.filesystem, h.on.state)
+	h.fleeting.patience = time.Second
+	sim0, data := h.root("sim0"), pattern(1000, 7)
+	f := h.create(sim0, "a")
+	f.write(data)
+	f.release()
+	h.die()
+	h.tree.Forget(metadata.Ino(f.ino), 1) // of which a new process knows nothing
+	h.lookup(sim0, "a")
+	h.ok(h.rename(sim0, "a", publishIno, "a"))
+	h.Forget(f.ino, 1)
+	f = h.open(f.ino, 0)
+	if got := f.readAll(len(data)); !bytes.Equal(got, data) {
+		t.Errorf("different at %d", kit.FirstDiff(got, data))
+	}
+	f.flush()
+	h.want(h.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(f.ino)}, &fuse.AttrOut{}), syscall.ESTALE)
+	f.release()
+	h.want(h.GetAttr(nil, &fuse.GetAttrIn{InHeader: header(f.ino)}, &fuse.AttrOut{}), syscall.ENOENT)
+	h.Forget(f.ino, 1)
+	kit.Eventually(t, time.Minute, func() error {
+		if n := h.fleeting.count.Load(); n != 0 {
+			return fmt.Errorf("%d inodes are known", n)
+		}
+		return nil
+	})
+}
+
 // TestRestoreEvents has a user's stream of events continue: with those that the user may see.
 func TestRestoreEvents(t *testing.T) {
 	h := newHeldRig(t)

@@ -105,7 +105,7 @@ func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status
 	f.asked.forget(a.Ino)
 	f.fleeting.enters(a.Ino)
 	if err = rename(); err != nil {
-		f.fleeting.drop(a.Ino)
+		f.fleeting.remove(a.Ino)
 		return f.errs.status(err)
 	}
 	f.kernel.InvalidateInode(a.Ino)

@@ -65,6 +65,26 @@ func TestHeldHalfRead(t *testing.T) {
 	must(t, isReceived(published))
 }
 
+// TestHeldReceivedName has the daemon die between the publication of a file and its receipt: the name, which the kernel still knows
+// from before, is gone for all while the receiver has the file open.
+func TestHeldReceivedName(t *testing.T) {
+	h := heldMount(t)
+	w := &heldUser{t: t, dir: h.m.Path("sim0", "names"), mount: h.m.Dir, rng: rand.New(rand.NewPCG(1, 3))}
+	must(t, os.Mkdir(w.dir, 0o755))
+	published, data, err := w.publish(2)
+	must(t, err)
+	h.kill()
+	f, err := os.Open(published)
+	must(t, err)
+	got, err := io.ReadAll(f)
+	must(t, errors.Join(err, kit.Same(published, got, data)))
+	other, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	must(t, err)
+	must(t, f.Close())
+	must(t, errors.Join(isReceived(published), unix.Close(other)))
+	must(t, isReceived(published))
+}
+
 // halfReader reads one half of a file of publish/, and the other one when its standard input ends.
 const halfReader = `
 import hashlib, hmcfs, hmcfs._remote, sys
