@@ -31,7 +31,7 @@ func pythonFolder(t testing.TB) string {
 	if _, err = os.Stat(compiled); err == nil {
 		return compiled
 	}
-	mine, err := os.MkdirTemp(shared, "python-")
+	mine, err := os.MkdirTemp(shared, "python-") //nolint:usetesting // it is for all tests, and outlives this one
 	must(t, err)
 	must(t, os.CopyFS(mine, os.DirFS(folder)))
 	if out, failed := exec.Command(kit.Python(), "-m", "compileall", "-q", mine).CombinedOutput(); failed != nil {
