@@ -218,11 +218,7 @@ func (op *opener) findMemory(ctx context.Context, i int, want owner.FileID) erro
 //
 // Errors: errUnseen instead of the last step, unless op.asking.
 func (op *opener) findFile(i int, want owner.FileID) error {
-	p := &op.memory.Pieces[i]
-	name := p.Path
-	if name == "" && p.FD != nil {
-		name = owner.DescriptorPath(op.memory.PID, *p.FD)
-	}
+	name := op.fileName(i)
 	if name != "" && owner.Leads(name, want) {
 		f, err := op.openSame(i, want)
 		if err == nil {

@@ -103,10 +103,24 @@ type opener struct {
 	// files are the files of body, ids their identities.
 	files []*os.File
 	ids   []owner.FileID
+	// found has the index, in files, of what a name led to. Many pieces may name one file, and each opening by
+	// name is a request to the guard.
+	found map[string]int
+}
+
+// fileName returns the name by which the file of a piece was described: a path, or that of a descriptor of
+// its owner; "" if the file was passed.
+func (op *opener) fileName(i int) string {
+	p := &op.memory.Pieces[i]
+	if p.Path == "" && p.FD != nil {
+		return owner.DescriptorPath(op.memory.PID, *p.FD)
+	}
+	return p.Path
 }
 
 // begin makes the content, without pieces. The tier must be known.
 func (op *opener) begin() {
+	op.found = map[string]int{}
 	op.body = content.NewBound(op.bindings.engine, devices.Name(op.tier.Name), op.bindings.table.warn)
 }
 
@@ -289,12 +303,17 @@ func (op *opener) addFile(i int, f *os.File) error {
 	if err != nil {
 		return errors.Join(handleError(err), f.Close())
 	}
-	if same := slices.Index(op.ids, id); same >= 0 {
+	same := slices.Index(op.ids, id)
+	if same >= 0 {
 		err, f = f.Close(), op.files[same]
 	} else if f, err = ownFlags(f); err != nil {
 		return handleError(err)
 	} else {
+		same = len(op.files)
 		op.files, op.ids = append(op.files, f), append(op.ids, id)
+	}
+	if name := op.fileName(i); name != "" && op.given == nil {
+		op.found[name] = same
 	}
 	op.record.Files = append(op.record.Files, id)
 	op.body.AddFile(f, uint64(p.Offset), uint64(p.Size))
@@ -314,6 +333,9 @@ func (op *opener) openFile(i int) (*os.File, error) {
 	}
 	if p.Path == "" && op.given != nil {
 		return nil, fmt.Errorf("no descriptor was passed: %w", owner.ErrNotMemory)
+	}
+	if same, ok := op.found[op.fileName(i)]; ok {
+		return owner.Duplicate(op.files[same])
 	}
 	if p.Path == "" {
 		return op.descriptor(op.memory.PID, *p.FD)

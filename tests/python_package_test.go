@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,16 +10,39 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
+	"github.com/hmcfs/hmcfs/tests/spread"
 )
 
-// pythonFolder returns the folder of the Python package.
-func pythonFolder(t *testing.T) string {
+// pythonFolder returns a folder with the Python package, compiled: each Python that starts would
+// compile it anew, since none may write into the source tree. All processes of the tests share it.
+func pythonFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := filepath.Abs(filepath.Join("..", "objects", "client", "python"))
 	must(t, err)
-	return folder
+	shared := spread.Prepared()
+	if shared == "" {
+		return folder
+	}
+	compiled := filepath.Join(shared, "python")
+	if _, err = os.Stat(compiled); err == nil {
+		return compiled
+	}
+	mine, err := os.MkdirTemp(shared, "python-") //nolint:usetesting // it is for all tests, and outlives this one
+	must(t, err)
+	must(t, os.CopyFS(mine, os.DirFS(folder)))
+	if out, failed := exec.Command(kit.Python(), "-m", "compileall", "-q", mine).CombinedOutput(); failed != nil {
+		t.Fatalf("compile the Python package: %v\n%s", failed, out)
+	}
+	must(t, os.Chmod(mine, 0o755))
+	if err = os.Rename(mine, compiled); errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+		err = os.RemoveAll(mine) // another process was faster
+	}
+	must(t, err)
+	return compiled
 }
 
 // runPython runs Python with the package, in an empty folder.
@@ -60,10 +84,11 @@ func runPlain(t *testing.T, m *mnt.M) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, name := range []string{kit.Python(), "python3.9", "python3.10", "python3.12", "python3.13", "python3.14"} {
-		out, err := exec.Command(name, "-c", "import sys; print(sys.version)").Output()
-		if err == nil && !seen[string(out)] {
-			seen[string(out)] = true
-			runPythonOf(t, name, m, filepath.Join(pythonFolder(t), "tests", "plain.py"))
+		out, err := exec.Command(name, "-c", "import sys; print(sys.version.replace('\\n', ''), sys.executable, sep='\\n', end='')").Output()
+		version, program, _ := strings.Cut(string(out), "\n") // what is found may be a script that looks for the program
+		if err == nil && !seen[version] {
+			seen[version] = true
+			runPythonOf(t, program, m, filepath.Join(pythonFolder(t), "tests", "plain.py"))
 		}
 	}
 }

@@ -175,7 +175,7 @@ func allCalls() []string {
 }
 
 // TestEveryCallFails makes each call fail once, at several points of work that uses all
-// abilities, at fewer points with -short. The work must report the error and leak nothing:
+// abilities, at more points in make check. The work must report the error and leak nothing:
 // the stand-in ends the process if resources of a card remain when its context is released.
 func TestEveryCallFails(t *testing.T) {
 	lib := newStandIn(t, "memory=67108864")
@@ -183,10 +183,7 @@ func TestEveryCallFails(t *testing.T) {
 	if err := everything(t.Context(), d); err != nil {
 		t.Fatalf("without a fault: %v", err)
 	}
-	places := 4
-	if testing.Short() {
-		places = 2
-	}
+	places := kit.Rounds(2, 2, 4)
 	for _, call := range allCalls() {
 		for nth := 1; nth <= places; nth++ {
 			lib.set(fmt.Sprintf("fail=%s:%d:%d", call, nth, 1+nth%2)) // out of memory, and wrong

@@ -131,10 +131,7 @@ func TestStorm(t *testing.T) {
 		w := clustertest.New(t, o)
 		b := w.Peer("a", "b")
 		const users = 4
-		rounds := 60
-		if kit.Race() {
-			rounds = 12
-		}
+		rounds := kit.Rounds(12, 25, 60)
 		ctx, cancel := context.WithCancel(t.Context())
 		var breaker, writers sync.WaitGroup
 		var served atomic.Int64

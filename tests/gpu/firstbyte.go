@@ -18,7 +18,7 @@ const constant = 2.0
 // firstByte measures how long a process waits for the first byte of a file in its own device
 // memory: by opening the file's memory, and by copying it.
 func (s *suite) firstByte(ctx context.Context) {
-	if s.device.family != "cuda" {
+	if s.device.family != "cuda" || !s.chosen("first byte") {
 		return
 	}
 	sizes := []devices.Size{64 * devices.MiB, devices.GiB, s.sizes.large}

@@ -1,7 +1,7 @@
 // Gpu checks and measures hmcfs on a machine with an accelerator, using programs that were
 // copied there: no Go toolchain is needed. run.sh starts it; manually:
 //
-//	gpu --tools DIR --scratch DIR [--device cuda0] [--quick] [--out DIR]
+//	gpu --tools DIR --scratch DIR [--device cuda0] [--quick] [--rows REGEXP] [--out DIR]
 //
 // The directory of --tools holds hmcfs, truth, cudaraw and fileio (bundle.sh builds them). Gpu
 // prints one table: a row for each check with its verdict, and one for each speed target with
@@ -32,6 +32,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 )
@@ -48,6 +49,7 @@ const (
 type options struct {
 	device  string
 	quick   bool
+	rows    *regexp.Regexp // nil chooses all
 	tools   string
 	hmcfs   string
 	scratch string
@@ -63,6 +65,10 @@ func main() {
 	var o options
 	flag.StringVar(&o.device, "device", "cuda0", "the `name` of the device's directory in a mount")
 	flag.BoolVar(&o.quick, "quick", false, "small sizes and two rounds: for correctness, not for numbers")
+	flag.Func("rows", "run only the rows whose name matches this `expression`", func(text string) (err error) {
+		o.rows, err = regexp.Compile(text)
+		return err
+	})
 	flag.StringVar(&o.tools, "tools", ".", "the `directory` of the programs")
 	flag.StringVar(&o.hmcfs, "hmcfs", "", "the `program` to check; default: the one beside the others")
 	flag.StringVar(&o.scratch, "scratch", "", "an empty `directory` for mounts; whoever made it takes it away")

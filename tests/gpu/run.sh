@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks and measures hmcfs on this machine's GPU, and prints one table:
 #
-#   run.sh [--device cuda0] [--quick] [--out DIR]
+#   run.sh [--device cuda0] [--quick] [--rows REGEXP] [--out DIR]
 #
 # It needs bash, coreutils, /dev/fuse and the right to mount, and the programs
 # that `make gpu-bundle` puts beside it; no Go toolchain, no compiler. HMCFS

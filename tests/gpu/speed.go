@@ -25,6 +25,9 @@ type side = bench.Probe
 // compare measures the sides in alternation and adds a row for each target. The first row has
 // the figures of all sides.
 func (s *suite) compare(ctx context.Context, what string, sides []side, targets ...target) {
+	if !s.chosen(what) {
+		return
+	}
 	all, err := s.turns(ctx, sides)
 	if err != nil {
 		s.fail(ctx, what, err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -251,18 +252,25 @@ func missingRoot() error {
 
 // Python returns the interpreter that has Debian's python3-numpy, which is invisible to another
 // one earlier in PATH; if there is none, the one in PATH.
-func Python() string {
+func Python() string { return python() }
+
+// python looks once: a start of Python costs more than many a test.
+//
+//nolint:gochecknoglobals // the machine has the same interpreters for all tests
+var python = sync.OnceValue(func() string {
 	const debians = "/usr/bin/python3"
-	if exec.Command(debians, "-c", "import numpy").Run() == nil {
+	if lacks(debians, "numpy") == nil {
 		return debians
 	}
 	return "python3"
-}
+})
 
-// missingModule looks for a module without importing it, which takes seconds for some.
-func missingModule(name string) error {
+func missingModule(name string) error { return lacks(Python(), name) }
+
+// lacks looks for a module without importing it, which takes seconds for some.
+func lacks(python, module string) error {
 	const look = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(sys.argv[1]) else 'there is no module ' + sys.argv[1])"
-	out, err := exec.Command(Python(), "-c", look, name).CombinedOutput()
+	out, err := exec.Command(python, "-c", look, module).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}

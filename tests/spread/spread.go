@@ -61,6 +61,10 @@ func shared(prepare []func(dir string) error, run func() int) (code int, err err
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// Tests run programs as other users too.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return 0, err
+	}
 	for _, f := range prepare {
 		if err := f(dir); err != nil {
 			return 0, err

@@ -17,7 +17,7 @@ from test_hmcfs import MOUNT, array, content, fs, path  # noqa: F401 - fs is a f
 np = pytest.importorskip("numpy")
 
 # ROUNDS is the number of times that what must not leak is done.
-ROUNDS = 10_000 if os.environ.get("HMCFS_CHECK") else 300
+ROUNDS = 10_000 if os.environ.get("HMCFS_CHECK") else 160
 KINDS = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8", "<c8", "<c16", ">f4", "<m8[s]", [("a", "<i2"), ("b", ">f4")]]
 
 

@@ -341,12 +341,13 @@ def test_types(fs, dtype):
 
 
 def test_memory_is_given_back(fs):
-    # A session has room for 1024 registrations, of which a hand-over takes two.
-    for i in range(1100):
+    # A session has room for 1024 registrations, of which a hand-over takes two. Most of it is taken.
+    held = [fs.empty(1) for _ in range(990)]
+    for i in range(100):
         a = fs.empty(5000)
         a[:] = i % 251
     y = np.zeros(70_000, "u1")
-    for i in range(550):
+    for i in range(50):
         x = np.full(70_000, i % 251, "u1")
         offered = fs.publish("again", x)
         fs.subscribe("again", out=y).wait()
@@ -355,7 +356,7 @@ def test_memory_is_given_back(fs):
     kept = fs.empty(5000)
     kept[:] = 7
     fs.mset({"kept": kept})
-    del kept, a
+    del kept, a, held
     fs.empty(1)  # gives back what is unused
     assert fs.get("kept") == b"\x07" * 5000
     fs.delete("kept")
@@ -440,7 +441,7 @@ def test_no_descriptor_leaks(fs):
     with open(path("host/leak"), "wb") as f:
         f.write(b"x" * 5000)
     before = None
-    for i in range(120):
+    for i in range(120 if os.environ.get("HMCFS_CHECK") else 40):
         fs.open("host/leak").close()
         with hmcfs.connect() as other:
             other.set("leak", b"y" * 70_000)
