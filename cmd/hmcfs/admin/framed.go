@@ -94,19 +94,12 @@ type framed struct {
 	spare int
 }
 
-// attendFrames serves the frames of a session and returns when the session must end.
-func (s *Server) attendFrames(ctx context.Context, c *conn, one *session) error {
+// attendFrames serves the frames of a session, with a channel and the client's end of that, and returns when the session must end.
+func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channel *frames.Channel, theirs *os.File) error {
 	f := &framed{
-		server: s, conn: c, one: one, verbs: s.numbered, most: maxForeignCalls,
+		server: s, conn: c, one: one, channel: channel, verbs: s.numbered, most: maxForeignCalls,
 		calls: map[uint64]callLife{}, watches: map[uint64]chan struct{}{}, over: make(chan error, 1),
 	}
-	channel, theirs, err := frames.NewChannel()
-	if err != nil {
-		return err
-	}
-	f.channel = channel
-	defer func() { _ = channel.Close() }() // what was not received is closed
-	defer func() { _ = theirs.Close() }()  // the client has it
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
 		return err

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
@@ -28,10 +29,6 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
 		return
 	}
-	if err := filesLeft(c); err != nil {
-		s.answer(w, nil, err)
-		return
-	}
 	one, err := s.sessions.begin(c, r.Header.Get(adminapi.SessionHeader))
 	if err != nil {
 		s.answer(w, nil, err)
@@ -40,7 +37,18 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	defer s.sessions.leave(one)
 	attend, ended, lasts := s.attend, s.sendEnded, ""
 	if strings.EqualFold(r.Header.Get("Upgrade"), frames.Protocol) {
-		attend, ended = s.attendFrames, s.sendFrameEnded
+		// Once its connection is taken over, the client can't be told that there are no descriptors for it.
+		channel, theirs, full := newChannel()
+		if full != nil {
+			s.answer(w, nil, full)
+			return
+		}
+		defer func() { _ = channel.Close() }() // what was not received is closed
+		defer func() { _ = theirs.Close() }()  // the client has it
+		attend = func(ctx context.Context, c *conn, one *session) error {
+			return s.attendFrames(ctx, c, one, channel, theirs)
+		}
+		ended = s.sendFrameEnded
 		if one.lasting = s.opts.Continues > 0; one.lasting {
 			lasts = one.id
 		}
@@ -79,34 +87,15 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	_ = ended(c) // a client that has disconnected does not need it
 }
 
-// sessionFiles is the number of descriptors that the beginning of a session takes: those of a channel.
-const sessionFiles = 2
-
-// filesLeft returns errFilesOpen unless this process can open as many files as a session does: once its connection is taken
-// over, the client can't be told.
-func filesLeft(c *conn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
+// newChannel returns the ends of a session's channel.
+//
+// Errors: errFilesOpen.
+func newChannel() (*frames.Channel, *os.File, error) {
+	channel, theirs, err := frames.NewChannel()
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		err = fmt.Errorf("%w: %w", errFilesOpen, err)
 	}
-	var failed error
-	err = raw.Control(func(own uintptr) {
-		var opened []int
-		for range sessionFiles {
-			fd, full := unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0)
-			if failed = full; failed != nil {
-				break
-			}
-			opened = append(opened, fd)
-		}
-		for _, fd := range opened {
-			failed = errors.Join(failed, unix.Close(fd))
-		}
-	})
-	if errors.Is(failed, unix.EMFILE) {
-		failed = fmt.Errorf("%w: %w", errFilesOpen, failed)
-	}
-	return errors.Join(err, failed)
+	return channel, theirs, err
 }
 
 // attend sends the name of a session and returns when it must end.
