@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -197,16 +198,23 @@ func killedState(t *testing.T) *state {
 	return st
 }
 
-// copyState copies the files of a directory, leaving out their holes.
+// copyState copies the files of a directory, leaving out their holes, as of a moment in which Badger makes no table of a log.
 func copyState(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.RemoveAll(to); err != nil {
+	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, f := range readState(t, from) {
+	var files map[string]fileBytes
+	kit.Eventually(t, time.Minute, func() (err error) {
+		before, berr := filesOf(from)
+		files, err = stateOf(from)
+		after, aerr := filesOf(from)
+		if err = errors.Join(berr, err, aerr); err == nil && before != after {
+			err = errors.New("Badger has changed its tables")
+		}
+		return err
+	})
+	for name, f := range files {
 		f.write(t, filepath.Join(to, name))
 	}
 }
@@ -230,46 +238,56 @@ func (f fileBytes) sum() string { return fmt.Sprintf("%d %x", f.size, sha256.Sum
 // readState reads the files of a directory.
 func readState(t *testing.T, dir string) map[string]fileBytes {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
+	out, err := stateOf(dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	out := map[string]fileBytes{}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "spare") {
-			continue // a running store creates and removes these at any time
-		}
-		out[e.Name()] = readSparse(t, filepath.Join(dir, e.Name()))
 	}
 	return out
 }
 
+func stateOf(dir string) (map[string]fileBytes, error) {
+	entries, err := os.ReadDir(dir)
+	out := map[string]fileBytes{}
+	for _, e := range entries {
+		if err == nil && !strings.HasPrefix(e.Name(), "spare") { // a running store creates and removes these at any time
+			out[e.Name()], err = sparseOf(filepath.Join(dir, e.Name()))
+		}
+	}
+	return out, err
+}
+
 func readSparse(t *testing.T, path string) fileBytes {
 	t.Helper()
-	f, err := os.Open(path)
+	is, err := sparseOf(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return is
+}
+
+func sparseOf(path string) (is fileBytes, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return is, err
 	}
 	defer f.Close() //nolint:errcheck // only read
 	st, err := f.Stat()
 	if err != nil {
-		t.Fatal(err)
+		return is, err
 	}
 	var end int64
 	for end < st.Size() {
-		data, err := unix.Seek(int(f.Fd()), end, unix.SEEK_DATA)
-		if err != nil {
+		data, none := unix.Seek(int(f.Fd()), end, unix.SEEK_DATA)
+		if none != nil {
 			break
 		}
 		if end, err = unix.Seek(int(f.Fd()), data, unix.SEEK_HOLE); err != nil {
-			t.Fatal(err)
+			return is, err
 		}
 	}
 	data := make([]byte, min(end, st.Size()))
-	if _, err := f.ReadAt(data, 0); err != nil {
-		t.Fatal(err)
-	}
-	return fileBytes{bytes.TrimRight(data, "\x00"), st.Size()}
+	_, err = f.ReadAt(data, 0)
+	return fileBytes{bytes.TrimRight(data, "\x00"), st.Size()}, err
 }
 
 // harm is one damage to one file of a state, or to all files.

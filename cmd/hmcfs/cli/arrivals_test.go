@@ -137,16 +137,18 @@ func TestArrivalsHoldUpNobody(t *testing.T) {
 func TestArrivalsEnd(t *testing.T) {
 	kit.Check(t)
 	keys := []string{"a", "b"}
-	v, got := arrivalsOf(newDirectory("b"), keys)
-	if err := v.each(t.Context(), keys, time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(got.failed[0], hetero.ErrTimeout) || len(got.failed) != 1 || len(got.taken) != 1 {
-		t.Errorf("at the timeout: %d taken, %v", len(got.taken), got.failed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		v, got := arrivalsOf(newDirectory("b"), keys)
+		if err := v.each(t.Context(), keys, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(got.failed[0], hetero.ErrTimeout) || len(got.failed) != 1 || len(got.taken) != 1 {
+			t.Errorf("at the timeout: %d taken, %v", len(got.taken), got.failed)
+		}
+	})
 	d := newDirectory("b")
 	d.refusal = hetero.ErrBusy
-	v, got = arrivalsOf(d, keys)
+	v, got := arrivalsOf(d, keys)
 	if err := v.each(t.Context(), keys, time.Hour); !errors.Is(err, hetero.ErrBusy) || len(got.failed)+len(got.taken) != 0 {
 		t.Errorf("a call that is refused: %v, failed %v", err, got.failed)
 	}
