@@ -92,7 +92,7 @@ func newJudged(t *testing.T, indexed bool) *judged {
 	t.Helper()
 	j := &judged{t: t, registries: map[members.Name]*registry{}}
 	o := clustertest.Options{Change: func(name members.Name, o *cluster.Options) {
-		o.Timeout, o.DialTimeout = 4*time.Second, time.Second
+		o.Timeout, o.DialTimeout = 4*time.Second, 3*time.Second
 		if j.server != nil {
 			o.Index = j.join(name)
 		}
