@@ -157,8 +157,11 @@ func (h *heldNodes) strike() {
 	}
 	last := map[*node]int{}
 	for i := range count {
-		<-time.After(time.Duration(100+rand.IntN(600)) * time.Millisecond) // a random moment
 		n := []*node{h.b, h.a}[i%2]
+		if rand.IntN(4) > 0 { // programs give up if none ever comes so far, as on a slow machine
+			kit.Eventually(h.t, patience, func() error { _, err := n.Client().Version(h.t.Context()); return err })
+		}
+		<-time.After(time.Duration(100+rand.IntN(600)) * time.Millisecond) // a random moment
 		last[n] = h.kill(n, last[n])
 	}
 	for n, pid := range last {
