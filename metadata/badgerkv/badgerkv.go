@@ -62,9 +62,9 @@ type KV struct {
 	// version is that of the last commit, and written that of the last one in Badger.
 	// +checklocks:mu
 	version, written uint64
-	// kept is the version of the last commit that was accepted because the journal has it.
+	// accepted is the version of the last commit that was accepted because the journal has it.
 	// +checklocks:mu
-	kept uint64
+	accepted uint64
 	// active is the layer of new commits, frozen the one that is being written; nil for none.
 	// +checklocks:mu
 	active, frozen *layer

@@ -136,19 +136,19 @@ func (kv *KV) flushSoon(version uint64) (kept bool) {
 	if first {
 		kv.keepJournal()
 	}
-	return kv.keeps(version)
+	return kv.accepts(version)
 }
 
-// keeps reports whether the journal has a commit, and is where the next process looks for it. Then the commit is not reported as
+// accepts reports whether the journal has a commit, and is where the next process looks for it. Then the commit is not reported as
 // failed, nor are those before it, on which it may depend.
-func (kv *KV) keeps(version uint64) bool {
+func (kv *KV) accepts(version uint64) bool {
 	there := !kv.journal.file.gone.Load()
 	kv.mu.Lock()
 	defer kv.mu.Unlock()
 	if there && kv.failed == nil {
-		kv.kept = max(kv.kept, version)
+		kv.accepted = max(kv.accepted, version)
 	}
-	return there && version <= kv.kept
+	return there && version <= kv.accepted
 }
 
 // setTimer sets the timer that writes the active layer. It reports whether there was none.
@@ -221,9 +221,9 @@ func (kv *KV) fail(version uint64, left int64, err error) error {
 	kv.failed = err
 	left += kv.active.bytes
 	if kv.journal != nil && !kv.journal.file.gone.Load() {
-		kv.kept = kv.version
+		kv.accepted = kv.version
 	} else {
-		kv.journal.cut(kv.frozen, kv.active, kv.kept)
+		kv.journal.cut(kv.frozen, kv.active, max(kv.accepted, kv.written))
 		kv.frozen, kv.active, kv.base, now = nil, newLayer(nil), now, kv.base
 	}
 	err = kv.lostLocked(version)
@@ -237,7 +237,7 @@ func (kv *KV) fail(version uint64, left int64, err error) error {
 //
 // +checklocks:kv.mu
 func (kv *KV) lostLocked(version uint64) error {
-	if version <= max(kv.written, kv.kept) {
+	if version <= max(kv.written, kv.accepted) {
 		return nil
 	}
 	return kv.failed

@@ -179,7 +179,7 @@ func CommitsOf(page []byte) (commits []string, err error) {
 	if j.empty() {
 		return nil, nil
 	}
-	if version, err := j.written(); err != nil || version != JournalVersion {
+	if version, err := j.formatVersion(); err != nil || version != JournalVersion {
 		return nil, err
 	}
 	for writes, err := range j.commits() {

@@ -49,8 +49,8 @@ const (
 
 // Logged where there are commits, but not for this program or these records.
 const (
-	journalForeign = "the journal of the records is of a version that this program does not read; the changes in it are dropped: " +
-		"mount and unmount with the program that wrote it before another one continues"
+	journalForeign = "the journal of the records is of a version that this program does not read; the changes in it are dropped. " +
+		"Next time, unmount with the program that wrote it first"
 	journalDropped = "the records were replaced, truncated or changed without their journal; the changes in the journal are dropped"
 )
 

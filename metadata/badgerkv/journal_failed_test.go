@@ -1,6 +1,7 @@
 package badgerkv_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -52,6 +53,42 @@ func failsAway(g *gone, away, back func(*gone) error, prepare func(*badgerkv.KV)
 	g.follows("[a]")
 	if err := g.kv.Close(); err == nil {
 		g.t.Error("Close does not report it")
+	}
+}
+
+// TestFailedAfterPartAway has Badger take a change that was made while the journal was away, and refuse a later one: if the journal comes
+// back, the change is not undone by an earlier one.
+func TestFailedAfterPartAway(t *testing.T) {
+	g := newGone(t)
+	big := make([]byte, 900<<10) // Badger takes one of these at a time
+	put := func(update func(context.Context, func(metadata.KVTxn) error) error, value string) error {
+		return update(t.Context(), func(tx metadata.KVTxn) error {
+			return errors.Join(tx.Set([]byte(value), big), tx.Set([]byte("k"), []byte(value)))
+		})
+	}
+	g.do(put(g.kv.Update, "early"))
+	g.do(os.Rename(g.runtime, g.runtime+".old"))
+	g.kv.LookForJournal()
+	g.do(errors.Join(put(g.kv.UpdateSoon, "late"), put(g.kv.UpdateSoon, "refused")))
+	late := g.kv.Version() - 1
+	g.kv.Spoil()
+	if err := g.kv.Flush(); err == nil {
+		t.Error("a change was written that Badger refuses")
+	}
+	if err := g.kv.FlushTo(late); err != nil {
+		t.Fatalf("Badger has refused an earlier change, too, so the test proves nothing: %v", err)
+	}
+	g.do(os.Rename(g.runtime+".old", g.runtime))
+	next := g.next()
+	g.do(next.View(t.Context(), func(tx metadata.KVTxn) error {
+		if value, err := tx.Get([]byte("k")); err != nil || string(value) != "late" {
+			t.Errorf("the change is %q after the next start, %v", value, err)
+		}
+		return nil
+	}))
+	g.do(next.Close())
+	if err := g.kv.Close(); err == nil {
+		t.Error("Close does not report it")
 	}
 }
 

@@ -85,15 +85,21 @@ func (g *gone) set(keys ...string) {
 	}
 }
 
-// follows compares the keys of a store that follows after a kill at this moment.
-func (g *gone) follows(want string) {
+// next opens the store that follows after a kill at this moment.
+func (g *gone) next() *badgerkv.KV {
 	g.t.Helper()
 	at := filepath.Join(g.t.TempDir(), "kv")
 	g.do(os.CopyFS(at, os.DirFS(g.dir)))
 	if data, err := os.ReadFile(g.journal); err == nil {
 		g.do(os.WriteFile(at+".journal", data, 0o600))
 	}
-	next := g.open(at, at+".journal")
+	return g.open(at, at+".journal")
+}
+
+// follows compares the keys of the next store.
+func (g *gone) follows(want string) {
+	g.t.Helper()
+	next := g.next()
 	if got := keysOf(g.t, next); got != want {
 		g.t.Errorf("the next store has %s, want %s", got, want)
 	}

@@ -27,10 +27,10 @@ func (j *journal) first() int {
 	return 0
 }
 
-// written returns the version of a journal that is not empty. Its numbers are whole if it is JournalVersion.
+// formatVersion returns the version of a journal that is not empty. Its numbers are whole if it is JournalVersion.
 //
 // Errors: errJournal if the page of numbers is damaged.
-func (j *journal) written() (version int, err error) {
+func (j *journal) formatVersion() (version int, err error) {
 	magic, sum := j.page[:len(journalMagic)], binary.LittleEndian.Uint32(j.page[headSumAt:])
 	good := sum == crc32.Checksum(j.page[:headSumAt], y.CastagnoliCrcTable)
 	at := len(journalMagic) - len("3\n") // where the version is

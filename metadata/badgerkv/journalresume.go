@@ -87,7 +87,7 @@ func (kv *KV) judge(j *journal, opts Options) (todo int, whole bool, err error) 
 	}
 	fits, version := false, JournalVersion
 	if !kv.Cut() {
-		version, err = j.written()
+		version, err = j.formatVersion()
 		fits = err == nil && version == JournalVersion && j.fits(kv.stamp, kv.lastCommit())
 	}
 	if fits {
@@ -167,7 +167,7 @@ func Unwritten(f *os.File) (commits int, err error) {
 	j, err := readJournal(f)
 	if err == nil && j != nil && !j.empty() {
 		version := 0
-		if version, err = j.written(); version == JournalVersion {
+		if version, err = j.formatVersion(); version == JournalVersion {
 			commits, err = j.check()
 		}
 	}
