@@ -113,7 +113,9 @@
 //     or changed;
 //   - mapped.change is held longer, also while the kernel drops pages, which may make it read
 //     and write back; so neither of those takes it. Nor does a truncation, during which the
-//     kernel writes no page back.
+//     kernel writes no page back;
+//   - fleeting.sweeping is held while the store is asked about inodes that the kernel may have
+//     forgotten. No lock is held when it is taken; fleeting.mu is taken under it.
 //
 // mappable.mu comes before mapped.mu, and mapped.turn before both. backings.mu, readAhead.mu,
 // dirHandle.mu, errnoTable.mu, published.mu, fleeting.mu, asked.mu, heldState.mu, shared.mu,

@@ -31,9 +31,17 @@ type fleeting struct {
 	// count is the number of inodes. Usually it is 0, and no lookup is needed.
 	count atomic.Int64
 
+	// sweeping is held by a sweep.
+	sweeping sync.Mutex
+
 	mu sync.Mutex
 	// +checklocks:mu
 	inos map[metadata.Ino]fleet
+	// timer is that of the next sweep; nil for none.
+	// +checklocks:mu
+	timer *time.Timer
+	// +checklocks:mu
+	ended bool
 }
 
 // fleet is the state of one inode.
@@ -102,16 +110,54 @@ func (f *fleeting) adopt(state *heldState) {
 // doubt has an inode dropped later that the kernel may have forgotten, once nothing is to be known of it.
 func (f *fleeting) doubt(ino metadata.Ino) {
 	f.set(ino, func(k *fleet) { k.unsure = true })
-	time.AfterFunc(f.patience, func() {
-		if known, ok := f.get(ino); !ok || !known.unsure {
-			return
+	f.arm()
+}
+
+// arm has the inodes looked through later that the kernel may have forgotten, unless that is to come anyway.
+func (f *fleeting) arm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer == nil && !f.ended {
+		f.timer = time.AfterFunc(f.patience, f.sweep)
+	}
+}
+
+// sweep drops the inodes of which nothing is to be known, of those that the kernel may have forgotten.
+func (f *fleeting) sweep() {
+	f.sweeping.Lock()
+	defer f.sweeping.Unlock()
+	f.mu.Lock()
+	f.timer = nil
+	var unsure []metadata.Ino
+	for ino, known := range f.inos {
+		if known.unsure && !f.ended {
+			unsure = append(unsure, ino)
 		}
+	}
+	f.mu.Unlock()
+	again := false
+	for _, ino := range unsure {
 		if f.matters(ino) {
-			f.doubt(ino)
+			again = true
 		} else {
 			f.remove(ino)
 		}
-	})
+	}
+	if again {
+		f.arm()
+	}
+}
+
+// end returns when nothing is looked through any more: the store is about to be closed.
+func (f *fleeting) end() {
+	f.mu.Lock()
+	f.ended = true
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	f.mu.Unlock()
+	f.sweeping.Lock() // one that has begun
+	defer f.sweeping.Unlock()
 }
 
 // matters reports whether an answer depends on what is known of an inode.

@@ -228,7 +228,7 @@ func (h *holding) dropPages() {
 func (h *holding) restore(ctx context.Context) {
 	f, state := h.filesystem, h.state
 	f.fleeting.continued = true
-	keepIn(f, state) //nolint:contextcheck // what it looks up comes later
+	keepIn(f, state)
 	f.files.last.Store(state.header.last)
 	f.dirs.last.Store(state.header.last)
 	all := state.all()

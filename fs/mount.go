@@ -39,7 +39,7 @@ func Mount(ctx context.Context, o Options) (*Server, error) {
 	o.MountOptions = slices.Clone(o.MountOptions)
 
 	s := &Server{fs: newFilesystem(o), path: path, gone: make(chan struct{})}
-	if err = s.connect(&o); err != nil { //nolint:contextcheck // what holding the mount looks up comes later
+	if err = s.connect(&o); err != nil {
 		return nil, err
 	}
 	go s.serve() //nolint:contextcheck // the mount outlives this call

@@ -105,7 +105,9 @@ func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status
 	f.asked.forget(a.Ino)
 	f.fleeting.enters(a.Ino)
 	if err = rename(); err != nil {
-		f.fleeting.remove(a.Ino)
+		if now, fault := f.store.Attr(background(), a.Ino); fault != nil || !isPublished(&now) { // another caller has published it
+			f.fleeting.remove(a.Ino)
+		}
 		return f.errs.status(err)
 	}
 	f.kernel.InvalidateInode(a.Ino)

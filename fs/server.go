@@ -43,6 +43,7 @@ type Server struct {
 func (s *Server) serve() {
 	defer close(s.gone)
 	s.fuse.Serve()
+	s.fs.fleeting.end()
 	s.Files().end()
 	s.fs.log.Info("unmounted", zap.String("mount_point", s.path))
 }
