@@ -47,7 +47,10 @@ class Bound:
             if memory["family"] == "host":
                 memory["family"] = device.rstrip("0123456789")
             question = {"memory": memory, **source.question}
-            _session.ask(self._place.socket_path, "bind", question, [*source.files, *files])
+            # A daemon that has died may have done it before, and is followed by another.
+            _session.ask_again(
+                self._place.socket_path, "bind", question, [*source.files, *files], lambda: bool(source.attribute("state") == "bound")
+            )
         except _errors.HmcfsError as e:
             if isinstance(e, OSError) and e.errno or self.path in str(e):
                 raise

@@ -928,14 +928,8 @@ class Requests:
 
     def __init__(self, path: str, timeout: "float | None" = _ANSWER) -> None:
         self.path, self.pid, self._number, self._received = path, os.getpid(), 0, bytearray()
-        self.socket = _connect(path, timeout)
-        try:
-            rest, head, self._channel = _upgrade(self.socket)
-        except BaseException as e:
-            self.socket.close()
-            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
-                raise _errors.of_os(e, path) from e
-            raise
+        # A daemon that has died may be being started again.
+        rest, head = retry(path, _ANSWER if timeout is None else timeout, lambda: False, lambda: self._begin(timeout), promised=False)
         self._received += rest
         # continues is the time, in seconds, within which another daemon comes; 0 if none does.
         self.continues = continues(head)
@@ -943,6 +937,18 @@ class Requests:
         self._over: collections.deque[int] = collections.deque()
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _close_both, self.socket, self._channel)
+
+    def _begin(self, timeout: "float | None") -> "tuple[bytes, bytes]":
+        """Connect, and open a session. Return what was received behind the head of the answer, and that."""
+        self.socket = _connect(self.path, timeout)
+        try:
+            rest, head, self._channel = _upgrade(self.socket)
+        except BaseException as e:
+            self.socket.close()
+            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
+                raise _errors.of_os(e, self.path) from e
+            raise
+        return rest, head
 
     def ask(self, verb: str, question: Any, files: Sequence[int] = ()) -> "tuple[int, Any, list[int]]":
         """Make a request. Return its number, the first answer, and the descriptors that came with it."""
@@ -994,7 +1000,7 @@ class Requests:
                 raise _errors.HmcfsError("the answer of the daemon is incomplete")
 
     def end(self, number: int) -> None:
-        """End a request that lasts, and wait until the daemon has, for a moment: it is then as if it had never been there.
+        """End a request that lasts, and wait until the daemon has, but not for long: two seconds for all that end together.
 
         It may be called at any time, as by the end of an object: in the middle of a request of this thread it comes after that.
         """
@@ -1005,15 +1011,18 @@ class Requests:
         while self._over and self._lock.acquire(blocking=False):
             try:
                 self.socket.settimeout(_HELD)
+                slow = False
                 while self._over:
                     number = self._over.popleft()
                     self.socket.sendall(_frames.cancel(number))
                     try:
-                        self._answer(number)
+                        if not slow:
+                            self._answer(number)
                     except _errors.Disconnected as e:
                         # One that the daemon takes longer to end does not end the others: its answer is passed over when it comes.
                         if not isinstance(e.__cause__, socket.timeout):
                             raise
+                        slow = True
                 self.socket.settimeout(_ANSWER)
             except (OSError, ValueError, _errors.HmcfsError):
                 self.close()  # the daemon has ended, or ends all of them now
@@ -1049,6 +1058,11 @@ def ask(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[i
         return session.ask(verb, question, files)[1]
     finally:
         session.finish()
+
+
+def ask_again(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[int], done: Callable[[], bool]) -> None:
+    """Make a request in a session of its own, and again when the daemon dies meanwhile, unless it is done."""
+    retry(socket_path, _ANSWER, done, lambda: ask(socket_path, verb, question, files), promised=False)
 
 
 class Held:

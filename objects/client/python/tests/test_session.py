@@ -102,6 +102,30 @@ def test_a_slow_end_of_an_export_ends_no_other(hung, monkeypatch):
     requests.close()
 
 
+def test_requests_begin_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(_session, "_revives", lambda _: True)
+    path, asked = str(tmp_path / "socket"), []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def serve():
+            for died in (True, True, False):
+                with server.accept()[0] as s:
+                    asked.append(s.recv(4096))
+                    if died:
+                        continue  # with or without an answer to what it has read
+                    greet(s)
+                    s.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        requests = _session.Requests(path)
+        assert requests.continues == 60 and len(asked) == 3
+        requests.close()
+        thread.join()
+
+
 def answer(number):
     return _frames.HEADER.pack(5, _frames.LAST, 0, 0, number) + b"\x00\x00\x00\x00\x00"
 
