@@ -14,6 +14,9 @@ import (
 // sessionMemory bounds the memory of the daemon for one idle session, in bytes.
 const sessionMemory = 96 << 10
 
+// sessionFiles is the number of descriptors that the daemon has for a session: the connection, and its end of the channel.
+const sessionFiles = 2
+
 // TestManySessions opens sessions, makes a call in each, and ends them all: the daemon answers
 // each, needs little memory for those that wait, and keeps nothing of them.
 func TestManySessions(t *testing.T) {
@@ -21,6 +24,7 @@ func TestManySessions(t *testing.T) {
 	m := mnt.Mount(t, mnt.Options{})
 	pid := m.PID()
 	open := func(n int) (grown int64) {
+		files := daemonFiles(t, m)
 		sessions := make([]*client.Session, n)
 		before := ownBytes(t, pid)
 		must(t, measure.AtOnce(4, func(part int) (err error) {
@@ -33,6 +37,9 @@ func TestManySessions(t *testing.T) {
 			return err
 		}))
 		grown = ownBytes(t, pid) - before
+		if more := daemonFiles(t, m) - files; more > n*sessionFiles {
+			t.Errorf("%d sessions use %d descriptors of the daemon, the bound is %d for each", n, more, sessionFiles)
+		}
 		must(t, measure.AtOnce(4, func(part int) error {
 			for s := range slices.Values(sessions[part*n/4 : (part+1)*n/4]) {
 				if err := s.Close(); err != nil {

@@ -94,7 +94,8 @@ type framed struct {
 	spare int
 }
 
-// attendFrames serves the frames of a session, with a channel and the client's end of that, and returns when the session must end.
+// attendFrames serves the frames of a session, with a channel and the client's end of that, which it closes once the client has it. It
+// returns when the session must end.
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channel *frames.Channel, theirs *os.File) error {
 	f := &framed{
 		server: s, conn: c, one: one, channel: channel, verbs: s.numbered, most: maxForeignCalls,
@@ -128,7 +129,7 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channe
 		one.files = f.files
 	}
 	f.life, one.stop = context.WithCancel(ctx)
-	if err := f.greet(hello, theirs); err != nil {
+	if err := errors.Join(f.greet(hello, theirs), theirs.Close()); err != nil {
 		return err
 	}
 	f.read = func() { f.receive(ctx) }

@@ -44,7 +44,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer func() { _ = channel.Close() }() // what was not received is closed
-		defer func() { _ = theirs.Close() }()  // the client has it
+		defer func() { _ = theirs.Close() }()  // a session that does not begin
 		attend = func(ctx context.Context, c *conn, one *session) error {
 			return s.attendFrames(ctx, c, one, channel, theirs)
 		}
