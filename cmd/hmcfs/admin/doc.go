@@ -56,7 +56,7 @@
 //	framed.replying
 //	  framed.sending
 //
-// While a lock is held, only memory is accessed and connections are closed; framed.sending is
+// While a lock is held, only memory is accessed, connections are closed, and the spare descriptor is opened; framed.sending is
 // held while a frame is written, and framed.replying while the descriptors of an answer are sent, too. But for these two,
 // the last six are never held together with another lock.
 package admin

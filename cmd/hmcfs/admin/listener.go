@@ -110,13 +110,11 @@ func (l *listener) acceptSpare(full error) (*net.UnixConn, error) {
 		return nil, err
 	}
 	u, err := l.AcceptUnix()
-	if derr := l.SetDeadline(time.Time{}); err == nil && derr == nil {
-		return u, nil
+	_ = l.SetDeadline(time.Time{}) // that of a closed listener fails, as the next call does
+	if err != nil {
+		return nil, full
 	}
-	if err == nil {
-		_ = u.Close() // nothing was received on it
-	}
-	return nil, full
+	return u, nil
 }
 
 // keepSpare opens the spare descriptor if there is none. It is tried again before each connection.

@@ -3,7 +3,6 @@ package admin_test
 import (
 	"errors"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func TestNoFreeDescriptor(t *testing.T) {
 		fds[i] = fd
 		fatal(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}))
 	}
-	free := fillDescriptors(t)
+	free := kit.FillDescriptors(t)
 	for i, fd := range fds {
 		fatal(t, unix.Connect(fd, &unix.SockaddrUnix{Name: socket}))
 		_, err := unix.Write(fd, []byte("GET /v1/version HTTP/1.1\r\nHost: hmcfs\r\n\r\n"))
@@ -46,28 +45,6 @@ func TestNoFreeDescriptor(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// fillDescriptors takes all descriptors of this process until free is called.
-func fillDescriptors(t *testing.T) (free func()) {
-	t.Helper()
-	var old unix.Rlimit
-	fatal(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
-	fatal(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: old.Max}))
-	var taken []int
-	for {
-		fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			break
-		}
-		taken = append(taken, fd)
-	}
-	return func() {
-		for _, fd := range taken {
-			fatal(t, unix.Close(fd))
-		}
-		fatal(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
-	}
 }
 
 // readAll reads from a descriptor to the end.

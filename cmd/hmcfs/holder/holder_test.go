@@ -355,6 +355,22 @@ func dyingHolder(t *testing.T, last func(*net.UnixConn)) (socket string, end fun
 	}
 }
 
+// TestNoFreeDescriptor connects to a holder that can open no more files: it is served once there is room again.
+func TestNoFreeDescriptor(t *testing.T) {
+	r := newRig(t)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	free := kit.FillDescriptors(t)
+	must(t, unix.Connect(fd, &unix.SockaddrUnix{Name: r.socket}))
+	kit.Eventually(t, time.Minute, func() bool { return r.logged.FilterMessage("can't accept a connection").Len() > 0 })
+	free()
+	must(t, unix.Close(fd))
+	if s := r.status(); s.Owner != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	r.finish()
+}
+
 // TestGarbage sends what is no message: the connection ends, and others do not.
 func TestGarbage(t *testing.T) {
 	r := newRig(t)

@@ -131,12 +131,20 @@ func Serve(ctx context.Context, o Options) error {
 	return err
 }
 
+// acceptPause is the time between attempts to accept a connection.
+const acceptPause = 50 * time.Millisecond
+
 // accept serves each connection of this user's, or root's, processes.
 func (s *server) accept(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
-		if err != nil {
-			return // the listener is closed
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as too many open files: the next attempt may work
+			s.log.Warn("can't accept a connection", zap.Error(err))
+			<-time.After(acceptPause)
+			continue
 		}
 		pid, err := peer(conn)
 		if err != nil {

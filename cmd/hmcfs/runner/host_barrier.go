@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -44,11 +45,18 @@ func newHostBarrier(socket string, first, count int, tell func(k kind, v any) er
 	return d, nil
 }
 
+// acceptPause is the time between attempts to accept a rank.
+const acceptPause = 50 * time.Millisecond
+
 func (d *hostBarrier) accept() {
 	for {
 		c, err := d.listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // such as too many open files: the next attempt may work
+			<-time.After(acceptPause)
+			continue
 		}
 		d.closed.Go(func() {
 			defer func() { _ = c.Close() }()
