@@ -201,20 +201,17 @@ func (w *heldUser) bound() error {
 			return err
 		}
 		first := 0
-		bind := func() error {
-			_, failure := client.Bind(context.Background(), name, share.Memory{
-				Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
-			}, w.file)
-			return failure
+		if err = kit.WriteNew(name, nil); err != nil {
+			return err
 		}
-		err = errors.Join(kit.WriteNew(name, nil), bind())
-		for ; client.IsDeath(err); err = bind() { // it is no call of a session, and not asked again
-			if state, failure := getXattr(name, "user.hmc.state"); failure != nil || state == "bound" {
-				return failure
-			}
-		}
+		bound, err := client.Bind(context.Background(), name, share.Memory{
+			Family: "host", PID: os.Getpid(), Size: size, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &first, Size: size}},
+		}, w.file)
 		if err != nil {
 			return err
+		}
+		if bound.Ino == 0 || bound.Size != size || bound.Device != "host" || bound.State != "bound" {
+			return fmt.Errorf("bound as %+v", bound)
 		}
 	}
 	data, got := w.fresh(size), make([]byte, size)

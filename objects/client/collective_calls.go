@@ -19,7 +19,12 @@ func (c *Client) Collect(ctx context.Context, r adminapi.CollectRequest, sources
 	var files []*os.File
 	r.Sources, files = named(sources, files)
 	r.Targets, files = named(targets, files)
-	err = c.asked(ctx, func(s *Session) error { return s.request(ctx, frames.RequestCollect, r, files, &done) })
+	err = c.asked(ctx, func(s *Session) error {
+		if failure := s.request(ctx, frames.RequestCollect, r, files, &done); failure != nil {
+			return lastError{failure} // it may be done, and sources may be targets
+		}
+		return nil
+	})
 	return done, err
 }
 

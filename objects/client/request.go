@@ -179,22 +179,49 @@ func (s *Session) abandon() {
 	_ = s.Close() // it never fails
 }
 
-// asked opens a session, calls do, and ends the session.
+// asked opens a session, calls do, and ends the session. See opened.
 func (c *Client) asked(ctx context.Context, do func(*Session) error) error {
-	s, _, err := c.alone(ctx)
-	if err != nil {
+	var s *Session
+	err := c.opened(ctx, func(one *Session) error {
+		s = one
+		return do(s)
+	})
+	if err == nil {
+		_ = s.Close() // it never fails
+	}
+	return err
+}
+
+// opened opens a session and calls do, which owns it if it returns nil. If the daemon dies meanwhile and its holder starts it again,
+// that is done again with the next one, unless the error is a lastError.
+func (c *Client) opened(ctx context.Context, do func(*Session) error) error {
+	greeted := false
+	err := c.Revived(ctx, func(ctx context.Context) error {
+		s, _, err := c.alone(ctx)
+		if greeted = err == nil; !greeted {
+			return err
+		}
+		// The end of the context ends it, whatever the daemon does.
+		stop := context.AfterFunc(ctx, s.abandon)
+		switch err = do(s); {
+		case !stop():
+			err = errors.Join(ctx.Err(), err)
+		case err != nil:
+			_ = s.Close() // it never fails
+		}
+		return c.explainAsked(err)
+	})
+	if err != nil && !greeted {
 		return c.explainShare(err)
 	}
-	// The end of the context ends it, whatever the daemon does.
-	stop := context.AfterFunc(ctx, s.abandon)
-	err = do(s)
-	if stop() {
-		_ = s.Close() // it never fails
-	} else {
-		err = errors.Join(ctx.Err(), err)
-	}
-	return c.explainAsked(err)
+	return err
 }
+
+// lastError is an error of what must not be done again with another daemon.
+type lastError struct{ error }
+
+// Unwrap returns the error.
+func (e lastError) Unwrap() error { return e.error }
 
 // explainAsked returns the error of a request of a session that was opened for it.
 func (c *Client) explainAsked(err error) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
 const (
@@ -47,7 +48,7 @@ func (c *Client) retry(ctx context.Context, promised time.Duration, attempt func
 			return err
 		}
 		if promised == 0 {
-			if isClosed(err) {
+			if isClosed(err) || errors.Is(err, hetero.ErrDisconnected) {
 				cut++
 			}
 			if !IsDeath(err) || cut > mostCut {
@@ -75,13 +76,16 @@ func (c *Client) retry(ctx context.Context, promised time.Duration, attempt func
 
 // isFinal reports whether another attempt makes no sense: a daemon has refused it, and not for the moment.
 func isFinal(err error) bool {
+	if _, last := errors.AsType[lastError](err); last {
+		return true
+	}
 	said, ok := errors.AsType[*Error](err)
 	return ok && said.Code != adminapi.CodeBusy || errors.Is(err, ErrForeign) || errors.Is(err, frames.ErrFrame)
 }
 
 // IsDeath reports whether an error can be that of a daemon that has died.
 func IsDeath(err error) bool {
-	return errors.Is(err, ErrNoDaemon) || errors.Is(err, unix.ECONNREFUSED) || isClosed(err)
+	return errors.Is(err, ErrNoDaemon) || errors.Is(err, hetero.ErrDisconnected) || errors.Is(err, unix.ECONNREFUSED) || isClosed(err)
 }
 
 // Revives reports whether the daemon has a holder that starts it again. It is false where that can't be known.

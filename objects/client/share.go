@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hmcfs/hmcfs/devices"
+	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/owner"
@@ -55,11 +59,47 @@ func OpenExport(ctx context.Context, path string, kind devices.HandleKind) (*Exp
 // Bind makes memory the content of an empty file, identified by any descriptor of it: one from
 // os.Open, or from Find. See the function Bind.
 func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, descriptors ...*os.File) (bound adminapi.BindAnswer, err error) {
-	err = c.asked(ctx, func(s *Session) error {
+	asked := false
+	err = c.asked(ctx, func(s *Session) (failure error) {
+		if asked { // the daemon that has died may have done it
+			if bound, failure = boundBefore(file); failure != nil || bound.State != "" {
+				return failure
+			}
+		}
+		asked = true
 		files := append([]*os.File{file}, descriptors...)
 		return s.request(ctx, frames.RequestBind, adminapi.BindRequest{Memory: memory}, files, &bound)
 	})
 	return bound, err
+}
+
+const (
+	// stateBound is the state of a file that is memory of another process.
+	stateBound = "bound"
+	// xattrRoom is more, in bytes, than the attributes have that boundBefore reads.
+	xattrRoom = 256
+)
+
+// boundBefore returns what Bind answered for a file that is bound; the zero answer for others.
+func boundBefore(file *os.File) (bound adminapi.BindAnswer, err error) {
+	number, err := numberOf(file)
+	if err != nil {
+		return bound, err
+	}
+	at := "/proc/self/fd/" + strconv.Itoa(number) // O_PATH descriptors have no attributes of their own
+	state, device := make([]byte, xattrRoom), make([]byte, xattrRoom)
+	n, err := unix.Getxattr(at, "user.hmc.state", state)
+	if err != nil || string(state[:n]) != stateBound {
+		return bound, nil // the daemon says what is wrong
+	}
+	m, err := unix.Getxattr(at, "user.hmc.device", device)
+	var st unix.Stat_t
+	if err = errors.Join(err, unix.Stat(at, &st)); err != nil {
+		return bound, fmt.Errorf("look at the bound file: %w", err)
+	}
+	return adminapi.BindAnswer{
+		Ino: metadata.Ino(st.Ino), Device: metadata.DeviceName(device[:m]), Size: devices.Size(st.Size), State: stateBound,
+	}, nil
 }
 
 // numberOf returns a descriptor's number in this process.
@@ -94,22 +134,16 @@ type Export struct {
 // it.
 //
 // Errors: ErrNoDaemon, and an *Error with the daemon's text.
-func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (*Export, error) {
-	s, _, err := c.alone(ctx)
-	if err != nil {
-		return nil, c.explainShare(err)
-	}
-	stop := context.AfterFunc(ctx, s.abandon)
-	e, err := s.export(ctx, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
-	if !stop() {
-		err = errors.Join(ctx.Err(), err)
-	}
+func (c *Client) Export(ctx context.Context, file *os.File, kind devices.HandleKind) (e *Export, err error) {
+	err = c.opened(ctx, func(s *Session) (failure error) {
+		e, failure = s.export(ctx, adminapi.ExportRequest{Kind: kind, Hold: true}, []*os.File{file})
+		return failure
+	})
 	if err != nil {
 		if e != nil {
 			adminapi.CloseAll([]*os.File{e.File})
 		}
-		s.abandon()
-		return nil, c.explainAsked(err)
+		return nil, err
 	}
 	e.alone = true
 	return e, nil

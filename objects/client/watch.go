@@ -37,7 +37,12 @@ type Watch struct {
 //
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Watch(ctx context.Context) (*Watch, error) {
-	stream, continues, err := c.stream(ctx)
+	var stream *answer
+	var continues time.Duration
+	err := c.Revived(ctx, func(ctx context.Context) (err error) {
+		stream, continues, err = c.stream(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}
@@ -169,8 +174,11 @@ func (w *Watch) Close() error {
 // Errors: ErrNoDaemon; hetero.ErrNotAuthorized.
 func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adminapi.Key, error) {
 	var keys []adminapi.Key
-	s, _, err := c.alone(ctx)
-	if err == nil {
+	err := c.Revived(ctx, func(ctx context.Context) error {
+		s, _, err := c.alone(ctx)
+		if err != nil {
+			return err
+		}
 		stop := context.AfterFunc(ctx, s.abandon)
 		keys, err = s.keys(ctx, adminapi.KeysRequest{Prefix: prefix, Published: published})
 		if stop() {
@@ -178,7 +186,8 @@ func (c *Client) Keys(ctx context.Context, prefix string, published bool) ([]adm
 		} else {
 			err = errors.Join(hetero.ContextError(ctx.Err()), err)
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", c.heteroError(err))
 	}

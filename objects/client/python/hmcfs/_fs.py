@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 from . import _bound, _dtypes, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._session import Answer, Requests, Session, retry
+from ._session import Answer, Requests, Session, retry, revived
 
 
 class Future:
@@ -576,7 +576,8 @@ class FileSystem:
 
         They have no end: when the daemon ends, and none continues, Disconnected is raised.
         """
-        return self._events(*self._stream(), prefix[:-1] if prefix.endswith("*") else prefix)
+        session, number = revived(self.socket_path, self._stream)
+        return self._events(session, number, prefix[:-1] if prefix.endswith("*") else prefix)
 
     def _stream(self) -> "tuple[Requests, int]":
         """Request events, in a session of their own. Return it, and the number of the request."""

@@ -796,6 +796,11 @@ def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[
     return None
 
 
+def revived(path: str, attempt: Callable[[], Any], done: Callable[[], bool] = lambda: False, limit: float = _ANSWER) -> Any:
+    """Make attempts to reach a daemon while its holder starts it again. Return the result of the first success, None when it is done."""
+    return retry(path, limit, done, attempt, promised=False)
+
+
 def _revives(path: str) -> bool | None:
     """Ask the holder of a daemon whether it starts it again. None if that can't be known."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
@@ -929,7 +934,7 @@ class Requests:
     def __init__(self, path: str, timeout: "float | None" = _ANSWER) -> None:
         self.path, self.pid, self._number, self._received = path, os.getpid(), 0, bytearray()
         # A daemon that has died may be being started again.
-        rest, head = retry(path, _ANSWER if timeout is None else timeout, lambda: False, lambda: self._begin(timeout), promised=False)
+        rest, head = revived(path, lambda: self._begin(timeout), limit=_ANSWER if timeout is None else timeout)
         self._received += rest
         # continues is the time, in seconds, within which another daemon comes; 0 if none does.
         self.continues = continues(head)
@@ -1060,11 +1065,6 @@ def ask(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[i
         session.finish()
 
 
-def ask_again(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[int], done: Callable[[], bool]) -> None:
-    """Make a request in a session of its own, and again when the daemon dies meanwhile, unless it is done."""
-    retry(socket_path, _ANSWER, done, lambda: ask(socket_path, verb, question, files), promised=False)
-
-
 class Held:
     """An export that the daemon holds for this process until end()."""
 
@@ -1083,16 +1083,20 @@ _exporting: "weakref.WeakValueDictionary[str, Requests]" = weakref.WeakValueDict
 
 def export(socket_path: str, question: dict[str, Any], files: Sequence[int]) -> "tuple[Any, list[int], Held]":
     """Have memory exported to this process until the end of what is returned beside its description and descriptors."""
-    for fresh in (False, True):
-        session = None if fresh else _exporting.get(socket_path)
-        if session is None or session.pid != os.getpid():
-            fresh, session = True, Requests(socket_path)
-            _exporting[socket_path] = session
-        try:
-            number, reply, came = session.ask("export", {**question, "hold": True}, files)
-        except _errors.Disconnected:
-            if fresh:
-                raise
-            continue  # the daemon has ended meanwhile, and perhaps another one is there
+
+    def held(session: Requests) -> "tuple[Any, list[int], Held]":
+        number, reply, came = session.ask("export", {**question, "hold": True}, files)
         return reply, came, Held(session, number)
-    raise AssertionError("unreachable")
+
+    def first() -> "tuple[Any, list[int], Held]":
+        session = _exporting[socket_path] = Requests(socket_path)
+        return held(session)
+
+    session = _exporting.get(socket_path)
+    if session is not None and session.pid == os.getpid():
+        try:
+            return held(session)
+        except _errors.Disconnected:
+            pass  # the daemon has ended meanwhile, and perhaps another one is there
+    made: "tuple[Any, list[int], Held]" = revived(socket_path, first)
+    return made

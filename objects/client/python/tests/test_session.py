@@ -102,7 +102,8 @@ def test_a_slow_end_of_an_export_ends_no_other(hung, monkeypatch):
     requests.close()
 
 
-def test_requests_begin_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("what", ["begin", "ask", "export"])
+def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, tmp_path, monkeypatch):
     monkeypatch.setattr(_session, "_revives", lambda _: True)
     path, asked = str(tmp_path / "socket"), []
     with socket.socket(socket.AF_UNIX) as server:
@@ -110,20 +111,33 @@ def test_requests_begin_again(tmp_path, monkeypatch):
         server.listen()
 
         def serve():
-            for died in (True, True, False):
+            for dies in ("before it greets", "before it answers", "not"):
                 with server.accept()[0] as s:
-                    asked.append(s.recv(4096))
-                    if died:
-                        continue  # with or without an answer to what it has read
+                    s.recv(4096)
+                    if dies == "before it greets":
+                        continue
                     greet(s)
-                    s.recv(1)
+                    asked.append(s.recv(4096))
+                    if what == "begin":
+                        return
+                    if dies == "not":
+                        number = _frames.HEADER.unpack_from(asked[-1])[-1]
+                        kind = _frames.PART if what == "export" else _frames.REPLY
+                        s.sendall(_frames.HEADER.pack(2, kind, 0, 0, number) + b"{}")
+                        s.recv(1)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        requests = _session.Requests(path)
-        assert requests.continues == 60 and len(asked) == 3
-        requests.close()
+        if what == "begin":
+            requests = _session.Requests(path)
+            assert requests.continues == 60
+            requests.close()
+        elif what == "ask":
+            assert _session.revived(path, lambda: _session.ask(path, "bind", {}, [])) == {}
+        else:
+            assert _session.export(path, {}, [])[:2] == ({}, [])
         thread.join()
+        assert len(asked) == (1 if what == "begin" else 2)
 
 
 def answer(number):

@@ -1,0 +1,132 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/share"
+)
+
+// TestDiesWhileAsked makes requests to daemons that die, and are started again: before they greet, and before they answer. What must not
+// be done twice is not asked of a second one that has greeted.
+func TestDiesWhileAsked(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask func(context.Context, *Client, *os.File) error
+		// once is set if the first death of a daemon that was asked is returned.
+		once bool
+		// kind is that of the first answer.
+		kind frames.Kind
+	}{
+		"watch": {kind: frames.KindPart, ask: func(ctx context.Context, c *Client, _ *os.File) error {
+			w, err := c.Watch(ctx)
+			if err != nil {
+				return err
+			}
+			return w.Close()
+		}},
+		"export": {kind: frames.KindPart, ask: func(ctx context.Context, c *Client, f *os.File) error {
+			e, err := c.Export(ctx, f, "")
+			if err != nil {
+				return err
+			}
+			return e.Close()
+		}},
+		"keys": {kind: frames.KindReply, ask: func(ctx context.Context, c *Client, _ *os.File) error {
+			_, err := c.Keys(ctx, "", false)
+			return err
+		}},
+		"verify": {kind: frames.KindReply, ask: func(ctx context.Context, c *Client, f *os.File) error {
+			_, err := c.Verify(ctx, []*os.File{f})
+			return err
+		}},
+		"bind": {kind: frames.KindReply, ask: func(ctx context.Context, c *Client, f *os.File) error {
+			_, err := c.Bind(ctx, f, share.Memory{})
+			return err
+		}},
+		"collect": {once: true, ask: func(ctx context.Context, c *Client, f *os.File) error {
+			_, err := c.Collect(ctx, adminapi.CollectRequest{}, []*os.File{f}, nil)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int32
+			socket := dyingByHand(t, c.kind, &asked)
+			holdByHand(t, socket)
+			err := c.ask(t.Context(), New(socket), os.Stdin)
+			want := int32(2)
+			if c.once {
+				want = 1
+			}
+			if (err != nil) != c.once || c.once && !IsDeath(err) || asked.Load() != want {
+				t.Errorf("%v after %d of %d requests", err, asked.Load(), want)
+			}
+		})
+	}
+}
+
+// dyingByHand is a daemon that dies before it greets the first connection, and before it answers the first request. It counts requests,
+// and answers the others.
+func dyingByHand(t *testing.T, kind frames.Kind, asked *atomic.Int32) (socket string) {
+	t.Helper()
+	var connections atomic.Int32
+	return daemonByHand(t, func(_ *http.Request, conn *net.UnixConn, in *bufio.Reader) error {
+		if connections.Add(1) == 1 {
+			return nil
+		}
+		if err := greetByHand(conn); err != nil {
+			return err
+		}
+		h, err := nextByHand(in)
+		if err != nil || asked.Add(1) == 1 {
+			return err
+		}
+		b := append(frames.BeginReply(nil, kind, 0, h.ID), `{"pieces":[]}`...)
+		if err = frames.Finish(b, 0); err == nil {
+			_, err = conn.Write(b)
+		}
+		if err = errors.Join(err, answerByHand(conn, in, false)); errors.Is(err, unix.EPIPE) {
+			return nil // the client does not wait for the end
+		}
+		return err
+	})
+}
+
+// holdByHand is the holder of a daemon, which starts it again.
+func holdByHand(t *testing.T, socket string) {
+	t.Helper()
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(filepath.Dir(socket), adminapi.HolderSocket), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, rerr := conn.Read(make([]byte, 100))
+			_, werr := io.WriteString(conn, `{"status":{"gave_up":false}}`)
+			if err = errors.Join(rerr, werr, conn.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+}
