@@ -163,11 +163,15 @@ func (f *fleeting) end() {
 // matters reports whether an answer depends on what is known of an inode.
 func (f *fleeting) matters(ino metadata.Ino) bool {
 	known, ok := f.get(ino)
-	if !ok || !known.published {
-		return ok && f.mayHaveLeft(ino)
+	if !ok || f.mayHaveLeft(ino) {
+		return ok
 	}
-	_, err := f.store.Attr(background(), ino)
-	return err == nil
+	a, err := f.store.Attr(background(), ino)
+	if err != nil || known.published {
+		return err == nil
+	}
+	nameless, _ := f.store.Nameless(background(), ino)
+	return nameless || a.Expires != metadata.Timespec{}
 }
 
 // drop removes an inode that the kernel has forgotten.

@@ -213,6 +213,33 @@ func TestForgottenBefore(t *testing.T) {
 	})
 }
 
+// TestForgottenBeforeItExpires has the kernel forget an inode with a time to live that the process before gave it: its name, once it is
+// removed, leads to nothing while another process has the file open.
+func TestForgottenBeforeItExpires(t *testing.T) {
+	h := newHeldRig(t)
+	keepIn(h.filesystem, h.on.state)
+	h.fleeting.patience = time.Second
+	sim0 := h.root("sim0")
+	f := h.create(sim0, "a")
+	h.ok(h.SetXAttr(nil, &fuse.SetXAttrIn{InHeader: header(f.ino)}, "user.hmc.ttl", []byte("1000")))
+	f.release()
+	h.die()
+	h.tree.Forget(metadata.Ino(f.ino), 1) // of which a new process knows nothing
+	h.lookup(sim0, "a")
+	h.Forget(f.ino, 1)
+	f = h.open(f.ino, 0)
+	dir := header(sim0)
+	h.ok(h.Unlink(nil, &dir, "a")) // as once it has expired
+	h.want(h.Open(nil, &fuse.OpenIn{InHeader: header(f.ino)}, &fuse.OpenOut{}), syscall.ESTALE)
+	f.release()
+	kit.Eventually(t, time.Minute, func() error {
+		if n := h.fleeting.count.Load(); n != 0 {
+			return fmt.Errorf("%d inodes are known", n)
+		}
+		return nil
+	})
+}
+
 // TestRestoreEvents has a user's stream of events continue: with those that the user may see.
 func TestRestoreEvents(t *testing.T) {
 	h := newHeldRig(t)
