@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FillDescriptors takes all descriptors that this process may open, until free is called or the test ends.
-func FillDescriptors(t testing.TB) (free func()) {
+// FillDescriptors takes all descriptors that this process may open, until free is called or the test ends. again takes those that
+// something else in the process has closed since.
+func FillDescriptors(t testing.TB) (again, free func()) {
 	t.Helper()
 	const most = 256
 	var old unix.Rlimit
@@ -20,13 +21,16 @@ func FillDescriptors(t testing.TB) (free func()) {
 		t.Fatal(err)
 	}
 	var taken []int
-	for {
-		fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			break
+	again = func() {
+		for {
+			fd, err := unix.FcntlInt(os.Stdin.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return
+			}
+			taken = append(taken, fd)
 		}
-		taken = append(taken, fd)
 	}
+	again()
 	free = sync.OnceFunc(func() {
 		for _, fd := range taken {
 			if err := unix.Close(fd); err != nil {
@@ -38,5 +42,5 @@ func FillDescriptors(t testing.TB) (free func()) {
 		}
 	})
 	t.Cleanup(free)
-	return free
+	return again, free
 }

@@ -67,13 +67,13 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.keepSpare()
 		u, err := l.AcceptUnix()
-		full := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
-		if full {
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 			u, err = l.acceptSpare(err)
 		}
 		if err != nil {
 			return nil, err
 		}
+		full := !l.keepSpare() // it has the place of the spare one
 		peer, err := l.ask(u)
 		if err != nil {
 			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))
@@ -81,7 +81,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, full: full, gone: func() {}}
 		if full {
-			c.gone = l.keepSpare
+			c.gone = func() { l.keepSpare() }
 			return c, nil
 		}
 		if c.trusted || l.admit(c) {
@@ -117,13 +117,14 @@ func (l *listener) acceptSpare(full error) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// keepSpare opens the spare descriptor if there is none. It is tried again before each connection.
-func (l *listener) keepSpare() {
+// keepSpare opens the spare descriptor if there is none, and reports whether there is one. It is tried again before each connection.
+func (l *listener) keepSpare() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.spare == nil && !l.ended {
 		l.spare, _ = os.Open(os.DevNull) // nil without a free one
 	}
+	return l.spare != nil || l.ended
 }
 
 // Close ends the listener.

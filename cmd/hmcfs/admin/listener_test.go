@@ -18,22 +18,30 @@ func TestNoFreeDescriptor(t *testing.T) {
 	kit.Check(t)
 	socket := serve(t, &backend{}, 0, false)
 	const clients = 4
-	var fds [clients]int
+	var fds [8 * clients]int
 	for i := range fds {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		fatal(t, err)
 		fds[i] = fd
 		fatal(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 60}))
 	}
-	free := kit.FillDescriptors(t)
-	for i, fd := range fds {
-		fatal(t, unix.Connect(fd, &unix.SockaddrUnix{Name: socket}))
-		_, err := unix.Write(fd, []byte("GET /v1/version HTTP/1.1\r\nHost: hmcfs\r\n\r\n"))
+	again, free := kit.FillDescriptors(t)
+	told := 0
+	for i := 0; i < len(fds) && told < clients && !t.Failed(); i++ {
+		fatal(t, unix.Connect(fds[i], &unix.SockaddrUnix{Name: socket}))
+		_, err := unix.Write(fds[i], []byte("GET /v1/version HTTP/1.1\r\nHost: hmcfs\r\nConnection: close\r\n\r\n"))
 		fatal(t, err)
-		answer := readAll(t, fd)
-		if !strings.HasPrefix(answer, "HTTP/1.1 409 ") || !strings.Contains(answer, "as many files open as it may") {
-			t.Errorf("client %d is answered with %q", i, answer)
+		switch answer := readAll(t, fds[i]); {
+		case strings.HasPrefix(answer, "HTTP/1.1 409 ") && strings.Contains(answer, "as many files open as it may"):
+			told++
+		case strings.HasPrefix(answer, "HTTP/1.1 200 "):
+			again() // what an earlier test had open was closed
+		default:
+			t.Errorf("a client is answered with %q", answer)
 		}
+	}
+	if told < clients {
+		t.Errorf("%d clients were told, want %d", told, clients)
 	}
 	free()
 	for _, fd := range fds {

@@ -360,7 +360,7 @@ func TestNoFreeDescriptor(t *testing.T) {
 	r := newRig(t)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
-	free := kit.FillDescriptors(t)
+	_, free := kit.FillDescriptors(t)
 	must(t, unix.Connect(fd, &unix.SockaddrUnix{Name: r.socket}))
 	kit.Eventually(t, time.Minute, func() bool { return r.logged.FilterMessage("can't accept a connection").Len() > 0 })
 	free()
