@@ -55,10 +55,9 @@ type Conn struct {
 	n    int
 	err  error
 	// poll and limit are the arguments of a poll.
-	poll  [1]unix.PollFd
-	limit unix.Timespec
-	// pause counts the reads until the next poll, and missed the polls that found nothing.
-	pause, missed int
+	poll    [1]unix.PollFd
+	limit   unix.Timespec
+	backoff backoff
 	// turn is the time of the last turn of other goroutines.
 	turn time.Time
 	// patience is the time for which a read polls before it sleeps, beyond pollFor.
@@ -235,22 +234,20 @@ func (c *Conn) there(fd int32, limit time.Duration) bool {
 
 // spin polls until there is something to read, or the time is over.
 func (c *Conn) spin(fd int32) bool {
-	if c.pause > 0 {
-		c.pause--
+	if c.backoff.skips() {
 		return false
 	}
 	began := time.Now()
 	for turn := 1; ; turn++ {
 		if c.there(fd, 0) {
-			c.missed = max(0, c.missed-1)
+			c.backoff.hit()
 			return true
 		}
 		if turn%pollLook == 0 && time.Since(began) > pollFor+c.patience {
 			break
 		}
 	}
-	c.missed = min(c.missed+1, mostMissed)
-	c.pause = 1<<c.missed - 2
+	c.backoff.miss()
 	return false
 }
 

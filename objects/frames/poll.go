@@ -63,10 +63,31 @@ type Poller struct {
 	n    int
 	err  error
 	// looked is true if poll was called during this Read: it sleeps after the first call.
-	looked bool
-	// pause counts the reads until the next poll, and missed the polls in a row that found
-	// nothing.
+	looked  bool
+	backoff backoff
+}
+
+// backoff has reads poll less often after polls that found nothing.
+type backoff struct {
+	// pause counts the reads until the next poll, and missed the polls that found nothing.
 	pause, missed int
+}
+
+// skips reports whether a read does not poll.
+func (b *backoff) skips() bool {
+	if b.pause > 0 {
+		b.pause--
+		return true
+	}
+	return false
+}
+
+// hit and miss record the end of a poll: with something to read, or without.
+func (b *backoff) hit() { b.missed = max(0, b.missed-1) }
+
+func (b *backoff) miss() {
+	b.missed = min(b.missed+1, mostMissed)
+	b.pause = 1<<b.missed - 2
 }
 
 // NewPoller returns a reader of a connection.
@@ -103,18 +124,14 @@ func (p *Poller) poll(fd uintptr) bool {
 
 // spin reads until there is something, or the time is over.
 func (p *Poller) spin(fd int) bool {
-	if p.pause > 0 {
-		p.pause--
-		return false
-	}
-	if !p.all.enter() {
+	if p.backoff.skips() || !p.all.enter() {
 		return false
 	}
 	defer p.all.leave()
 	began := time.Now()
 	for turn := 1; ; turn++ {
 		if p.read(fd) {
-			p.missed = max(0, p.missed-1)
+			p.backoff.hit()
 			return true
 		}
 		if turn%pollLook == 0 {
@@ -124,8 +141,7 @@ func (p *Poller) spin(fd int) bool {
 			}
 		}
 	}
-	p.missed = min(p.missed+1, mostMissed)
-	p.pause = 1<<p.missed - 2
+	p.backoff.miss()
 	return false
 }
 

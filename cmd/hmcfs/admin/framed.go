@@ -264,12 +264,10 @@ func (f *framed) body(h frames.Header, c *framedCall) (fault, err error) {
 	n := int(h.Size)
 	// Decoding needs up to twice the memory of a body, beside the body.
 	taken := 3 * int64(n)
-	switch {
-	case taken > f.one.user.most:
+	if taken > f.one.user.most {
 		fault = fmt.Errorf("%w: a call of %d bytes, at most %d for this user", hetero.ErrInvalid, n, f.one.user.most/3)
-	case !f.one.user.memory.TryAcquire(taken):
-		// A wait here would delay cancellations, and the end of the session.
-		fault = fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+	} else {
+		fault = f.one.user.reserve(taken)
 	}
 	if fault != nil {
 		f.server.opts.Refusals.add(boundCallBytes)

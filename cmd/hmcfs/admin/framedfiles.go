@@ -104,8 +104,7 @@ func (f *framed) reserveFile(c *fileCall, n int) syscall.Errno {
 	case n > frames.MaxFileCall:
 		f.server.opts.Refusals.add(boundCallBytes)
 		return syscall.EMSGSIZE
-	case !f.one.user.memory.TryAcquire(int64(n)):
-		// A wait here would delay cancellations, and the end of the session.
+	case f.one.user.reserve(int64(n)) != nil:
 		f.server.opts.Refusals.add(boundCallBytes)
 		return syscall.EBUSY
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -61,12 +60,10 @@ func (f *framed) request(h frames.Header) error {
 // receive receives the body. fault is a reason to refuse the request, err one to end the session.
 func (q *request) receive(n int) (fault, err error) {
 	f, taken := q.framed, decoded*int64(n)
-	switch {
-	case n > frames.MaxRequest:
+	if n > frames.MaxRequest {
 		fault = fmt.Errorf("%w: a request of %d bytes, at most %d", errInvalid, n, frames.MaxRequest)
-	case !f.one.user.memory.TryAcquire(taken):
-		// A wait here would delay cancellations, and the end of the session.
-		fault = fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+	} else {
+		fault = f.one.user.reserve(taken)
 	}
 	if fault != nil {
 		f.server.opts.Refusals.add(boundCallBytes)
@@ -172,10 +169,7 @@ func (q *request) received() ([]*os.File, error) {
 		return nil, err // those of a session that has ended are closed with its channel
 	}
 	files, err := f.channel.Receive(q.id, q.descriptors, f.server.opts.Guard, uint32(f.conn.peer.UID))
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		err = fmt.Errorf("%w: %w", errFilesOpen, err)
-	}
-	return files, err
+	return files, filesOpen(err)
 }
 
 // send sends an answer, and its descriptors before it.
@@ -211,9 +205,9 @@ func (q *request) keys(ctx context.Context, read func(any) error) (solution, err
 	if err := read(&asked); err != nil {
 		return solution{}, err
 	}
-	if !q.framed.one.user.memory.TryAcquire(2 * pageBytes) {
+	if err := q.framed.one.user.reserve(2 * pageBytes); err != nil {
 		q.framed.server.opts.Refusals.add(boundCallBytes)
-		return solution{}, fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+		return solution{}, err
 	}
 	q.taken += 2 * pageBytes // the page and its text
 	out, size := adminapi.KeysAnswer{Keys: []adminapi.Key{}}, 0

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -92,10 +91,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 // Errors: errFilesOpen.
 func newChannel() (*frames.Channel, *os.File, error) {
 	channel, theirs, err := frames.NewChannel()
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		err = fmt.Errorf("%w: %w", errFilesOpen, err)
-	}
-	return channel, theirs, err
+	return channel, theirs, filesOpen(err)
 }
 
 // attend sends the name of a session and returns when it must end.

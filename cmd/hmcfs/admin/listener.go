@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -67,7 +66,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.keepSpare()
 		u, err := l.AcceptUnix()
-		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		if errors.Is(filesOpen(err), errFilesOpen) {
 			u, err = l.acceptSpare(err)
 		}
 		if err != nil {

@@ -78,6 +78,16 @@ type user struct {
 	most   int64
 }
 
+// reserve reserves memory, in bytes, for a call or a request. A wait would delay cancellations, and the end of the session.
+//
+// Errors: hetero.ErrBusy.
+func (u *user) reserve(n int64) error {
+	if !u.memory.TryAcquire(n) {
+		return fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+	}
+	return nil
+}
+
 // sessions are the open sessions.
 type sessions struct {
 	// refusals counts refused requests; nil counts nothing. Immutable, as are the next two.
@@ -221,10 +231,10 @@ func (s *sessions) reserve(c *conn, n int64) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.useLocked(c)
-	if !u.memory.TryAcquire(n) {
+	if err := u.reserve(n); err != nil {
 		s.unuseLocked(u)
 		s.refusals.add(boundCallBytes)
-		return nil, fmt.Errorf("%w: the calls of this user use too much memory", hetero.ErrBusy)
+		return nil, err
 	}
 	return func() {
 		u.memory.Release(n)

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"syscall"
 
@@ -14,6 +15,14 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
+
+// filesOpen returns errFilesOpen, with the cause, for an error that has that cause, and others as they are.
+func filesOpen(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("%w: %w", errFilesOpen, err)
+	}
+	return err
+}
 
 // statusOf returns the HTTP status and code of an error; an unknown error is an internal
 // one.
