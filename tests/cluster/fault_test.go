@@ -223,7 +223,7 @@ func TestOpenFileLivesOn(t *testing.T) {
 
 // TestSlowPeer copies from a slow node: everything else continues.
 func TestSlowPeer(t *testing.T) {
-	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd()})
+	_, nodes := newNodes(t, worldOptions{etcd: plainEtcd(), flags: slowNode})
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	write(t, c.Path("sim0", "x"), 1, bigSize)
 	write(t, b.Path("sim0", "y"), 2, mib)
