@@ -69,9 +69,19 @@ func (f *fleeting) set(ino metadata.Ino, change func(*fleet)) {
 // add records a file with a time to live.
 func (f *fleeting) add(ino metadata.Ino) { f.set(ino, func(k *fleet) { k.unsure = false }) }
 
-// enters records, in advance, that a file is moved into publish/.
-func (f *fleeting) enters(ino metadata.Ino) {
-	f.set(ino, func(k *fleet) { *k = fleet{published: true} })
+// enters records, in advance, that a file is moved into publish/. It returns what was known before, for staysOut.
+func (f *fleeting) enters(ino metadata.Ino) (before fleet, known bool) {
+	_, known = f.get(ino)
+	f.set(ino, func(k *fleet) { before, *k = *k, fleet{published: true} })
+	return before, known
+}
+
+// staysOut records that a file was not moved into publish/.
+func (f *fleeting) staysOut(ino metadata.Ino, before fleet, known bool) {
+	f.removeIf(ino, fleet{published: true})
+	if _, ok := f.get(ino); known && !ok {
+		f.set(ino, func(k *fleet) { *k = before })
+	}
 }
 
 // entered records that a file is in publish/, or was received there, if that is so: a process that has just
@@ -135,17 +145,23 @@ func (f *fleeting) sweep() {
 		}
 	}
 	f.mu.Unlock()
-	again := false
 	for _, ino := range unsure {
-		if f.matters(ino) {
-			again = true
-		} else {
-			f.remove(ino)
+		if known, ok := f.get(ino); ok && known.unsure && !f.matters(ino) {
+			f.removeIf(ino, known)
+		}
+		if f.hasEnded() {
+			return
 		}
 	}
-	if again {
+	if len(unsure) > 0 {
 		f.arm()
 	}
+}
+
+func (f *fleeting) hasEnded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
 }
 
 // end returns when nothing is looked through any more: the store is about to be closed.
@@ -179,17 +195,20 @@ func (f *fleeting) drop(ino metadata.Ino) {
 	switch known, ok := f.get(ino); {
 	case !ok:
 	case !f.continued || !f.matters(ino):
-		f.remove(ino)
+		f.removeIf(ino, known)
 	case !known.unsure:
 		f.doubt(ino)
 	}
 }
 
-func (f *fleeting) remove(ino metadata.Ino) {
+// removeIf removes an inode of which no more is known than was when that was looked at.
+func (f *fleeting) removeIf(ino metadata.Ino, was fleet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.inos, ino)
-	f.count.Store(int64(len(f.inos)))
+	if f.inos[ino] == was {
+		delete(f.inos, ino)
+		f.count.Store(int64(len(f.inos)))
+	}
 }
 
 func (f *fleeting) get(ino metadata.Ino) (known fleet, ok bool) {

@@ -64,6 +64,7 @@ func Resume(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{fs: newFilesystem(o), path: o.MountPoint, gone: make(chan struct{})}
 	h := &holding{filesystem: s.fs}
 	if err := s.resume(ctx, &o, h); err != nil {
+		s.fs.fleeting.end()
 		return nil, err
 	}
 	go s.serve() //nolint:contextcheck // the mount outlives this call

@@ -103,10 +103,10 @@ func (f *filesystem) publish(r metadata.Rename, rename func() error) fuse.Status
 		return f.removed(err, r.From, r.Name) // also for views
 	}
 	f.asked.forget(a.Ino)
-	f.fleeting.enters(a.Ino)
+	before, known := f.fleeting.enters(a.Ino)
 	if err = rename(); err != nil {
 		if now, fault := f.store.Attr(background(), a.Ino); fault != nil || !isPublished(&now) { // another caller has published it
-			f.fleeting.remove(a.Ino)
+			f.fleeting.staysOut(a.Ino, before, known)
 		}
 		return f.errs.status(err)
 	}

@@ -55,7 +55,8 @@ func hasCode(err error, code string) bool {
 	return ok && e.Code == code
 }
 
-// Client is bound to one socket. It may be used from any goroutine.
+// Client is bound to one socket. It may be used from any goroutine. Keys, Watch, and the requests about files and memory wait for a daemon
+// that its holder starts again, for a minute at most; what a dead daemon has not answered is asked of the next one once, except Collect.
 type Client struct {
 	socket string
 	// owner is the user that must run the daemon; a negative owner allows any.

@@ -196,6 +196,7 @@ func (c *Client) asked(ctx context.Context, do func(*Session) error) error {
 // that is done again with the next one, unless the error is a lastError.
 func (c *Client) opened(ctx context.Context, do func(*Session) error) error {
 	greeted := false
+	var died error // of a daemon that was asked
 	err := c.Revived(ctx, func(ctx context.Context) error {
 		s, _, err := c.alone(ctx)
 		if greeted = err == nil; !greeted {
@@ -203,18 +204,22 @@ func (c *Client) opened(ctx context.Context, do func(*Session) error) error {
 		}
 		// The end of the context ends it, whatever the daemon does.
 		stop := context.AfterFunc(ctx, s.abandon)
-		switch err = do(s); {
-		case !stop():
-			err = errors.Join(ctx.Err(), err)
-		case err != nil:
+		if err = do(s); err != nil {
 			_ = s.Close() // it never fails
 		}
-		return c.explainAsked(err)
+		if !stop() {
+			err = errors.Join(ctx.Err(), err)
+		}
+		died = c.explainAsked(err)
+		return died
 	})
-	if err != nil && !greeted {
-		return c.explainShare(err)
+	switch {
+	case err == nil || greeted:
+		return err
+	case died != nil: // which says that it may have done it
+		return errors.Join(ctx.Err(), died)
 	}
-	return err
+	return c.explainShare(err)
 }
 
 // lastError is an error of what must not be done again with another daemon.

@@ -29,6 +29,8 @@ const (
 	// mostCut bounds the attempts of such a client that a daemon may cut off: one that dies does so once, but so does one
 	// that this user has too many connections with, each time.
 	mostCut = 5
+	// mostDied bounds the attempts whose daemon dies after it has the request, which may be the cause.
+	mostDied = 2
 )
 
 // Revived makes attempts to reach a daemon while its holder starts it again: until one succeeds, or fails with another
@@ -41,17 +43,20 @@ func (c *Client) Revived(ctx context.Context, attempt func(context.Context) erro
 // refuses it, or it knows that nobody starts one.
 func (c *Client) retry(ctx context.Context, promised time.Duration, attempt func(context.Context) error) error {
 	var missing time.Time // the time since which there is no socket
-	cut, limit := 0, time.Now().Add(cmp.Or(promised, revivedLimit))
+	cut, died, limit := 0, 0, time.Now().Add(cmp.Or(promised, revivedLimit))
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := attempt(ctx)
 		if err == nil || ctx.Err() != nil || isFinal(err) || time.Now().After(limit) {
 			return err
 		}
 		if promised == 0 {
-			if isClosed(err) || errors.Is(err, hetero.ErrDisconnected) {
+			switch {
+			case errors.Is(err, hetero.ErrDisconnected):
+				died++
+			case isClosed(err):
 				cut++
 			}
-			if !IsDeath(err) || cut > mostCut {
+			if !IsDeath(err) && !isEnding(err) || cut > mostCut || died >= mostDied {
 				return err
 			}
 		}
@@ -80,7 +85,13 @@ func isFinal(err error) bool {
 		return true
 	}
 	said, ok := errors.AsType[*Error](err)
-	return ok && said.Code != adminapi.CodeBusy || errors.Is(err, ErrForeign) || errors.Is(err, frames.ErrFrame)
+	return ok && said.Code != adminapi.CodeBusy && !isEnding(err) || errors.Is(err, ErrForeign) || errors.Is(err, frames.ErrFrame)
+}
+
+// isEnding reports whether a daemon has refused something because it is ending: another may follow.
+func isEnding(err error) bool {
+	said, ok := errors.AsType[*Error](err)
+	return ok && said.Code == adminapi.CodeEnding
 }
 
 // IsDeath reports whether an error can be that of a daemon that has died.

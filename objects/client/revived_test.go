@@ -62,7 +62,7 @@ func TestDiesWhileAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
-			socket := dyingByHand(t, c.kind, &asked)
+			socket := dyingByHand(t, c.kind, &asked, 1)
 			holdByHand(t, socket)
 			err := c.ask(t.Context(), New(socket), os.Stdin)
 			want := int32(2)
@@ -76,9 +76,19 @@ func TestDiesWhileAsked(t *testing.T) {
 	}
 }
 
-// dyingByHand is a daemon that dies before it greets the first connection, and before it answers the first request. It counts requests,
+// TestDiesOfARequest makes a request that each daemon dies of.
+func TestDiesOfARequest(t *testing.T) {
+	var asked atomic.Int32
+	socket := dyingByHand(t, frames.KindReply, &asked, 100)
+	holdByHand(t, socket)
+	if _, err := New(socket).Verify(t.Context(), []*os.File{os.Stdin}); !errors.Is(err, ErrNoDaemon) || asked.Load() != mostDied {
+		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}
+
+// dyingByHand is a daemon that dies before it greets the first connection, and before it answers the first requests. It counts requests,
 // and answers the others.
-func dyingByHand(t *testing.T, kind frames.Kind, asked *atomic.Int32) (socket string) {
+func dyingByHand(t *testing.T, kind frames.Kind, asked *atomic.Int32, deaths int32) (socket string) {
 	t.Helper()
 	var connections atomic.Int32
 	return daemonByHand(t, func(_ *http.Request, conn *net.UnixConn, in *bufio.Reader) error {
@@ -89,7 +99,7 @@ func dyingByHand(t *testing.T, kind frames.Kind, asked *atomic.Int32) (socket st
 			return err
 		}
 		h, err := nextByHand(in)
-		if err != nil || asked.Add(1) == 1 {
+		if err != nil || asked.Add(1) <= deaths {
 			return err
 		}
 		b := append(frames.BeginReply(nil, kind, 0, h.ID), `{"pieces":[]}`...)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,9 @@ import (
 // The memory's descriptors are passed to the daemon: the fd of a piece is the index of its
 // descriptor among them. They remain the caller's, and may be closed afterwards. Without
 // descriptors, fd is a descriptor number in the process memory.PID.
+//
+// If the daemon dies meanwhile and its holder starts it again, Bind waits for that, and asks again unless the file is bound to as much
+// memory by then.
 //
 // The caller must be allowed to read and write the file. Memory.PID is the process whose exit
 // makes the file lost; 0 means none, if a descriptor keeps the memory alive.
@@ -62,7 +66,7 @@ func (c *Client) Bind(ctx context.Context, file *os.File, memory share.Memory, d
 	asked := false
 	err = c.asked(ctx, func(s *Session) (failure error) {
 		if asked { // the daemon that has died may have done it
-			if bound, failure = boundBefore(file); failure != nil || bound.State != "" {
+			if bound, failure = boundBefore(file, memory.Size); failure != nil || bound.State != "" {
 				return failure
 			}
 		}
@@ -80,26 +84,37 @@ const (
 	xattrRoom = 256
 )
 
-// boundBefore returns what Bind answered for a file that is bound; the zero answer for others.
-func boundBefore(file *os.File) (bound adminapi.BindAnswer, err error) {
+// boundBefore returns what Bind answered for a file that is bound to as much memory; the zero answer for others, of which the daemon
+// says what is wrong.
+func boundBefore(file *os.File, size devices.Size) (bound adminapi.BindAnswer, err error) {
 	number, err := numberOf(file)
 	if err != nil {
 		return bound, err
 	}
 	at := "/proc/self/fd/" + strconv.Itoa(number) // O_PATH descriptors have no attributes of their own
-	state, device := make([]byte, xattrRoom), make([]byte, xattrRoom)
-	n, err := unix.Getxattr(at, "user.hmc.state", state)
-	if err != nil || string(state[:n]) != stateBound {
-		return bound, nil // the daemon says what is wrong
+	state, err := xattrOf(at, "user.hmc.state")
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) || err == nil && state != stateBound {
+		return bound, nil
 	}
-	m, err := unix.Getxattr(at, "user.hmc.device", device)
-	var st unix.Stat_t
-	if err = errors.Join(err, unix.Stat(at, &st)); err != nil {
-		return bound, fmt.Errorf("look at the bound file: %w", err)
+	device, derr := xattrOf(at, "user.hmc.device")
+	info, serr := os.Stat(at)
+	if err = errors.Join(err, derr, serr); err != nil {
+		return bound, fmt.Errorf("see whether the file is bound: %w", err)
 	}
-	return adminapi.BindAnswer{
-		Ino: metadata.Ino(st.Ino), Device: metadata.DeviceName(device[:m]), Size: devices.Size(st.Size), State: stateBound,
-	}, nil
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && devices.Size(st.Size) == size {
+		bound = adminapi.BindAnswer{Ino: metadata.Ino(st.Ino), Device: metadata.DeviceName(device), Size: size, State: stateBound}
+	}
+	return bound, nil
+}
+
+// xattrOf returns an attribute of a file.
+func xattrOf(path, name string) (string, error) {
+	value := make([]byte, xattrRoom)
+	for {
+		if n, err := unix.Getxattr(path, name, value); !errors.Is(err, unix.EINTR) {
+			return string(value[:max(n, 0)]), err
+		}
+	}
 }
 
 // numberOf returns a descriptor's number in this process.

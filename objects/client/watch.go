@@ -44,7 +44,7 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch: %w", err)
+		return nil, fmt.Errorf("watch: %w", c.heteroError(err))
 	}
 	watch := &Watch{client: c, session: stream.session, events: make(chan adminapi.Event), ended: make(chan struct{})}
 	life, quit := context.WithCancel(context.WithoutCancel(ctx))
@@ -57,7 +57,7 @@ func (c *Client) Watch(ctx context.Context) (*Watch, error) {
 func (c *Client) stream(ctx context.Context) (a *answer, continues time.Duration, err error) {
 	s, continues, err := c.alone(ctx)
 	if err != nil {
-		return nil, 0, c.heteroError(err)
+		return nil, 0, err
 	}
 	stop := context.AfterFunc(ctx, s.abandon)
 	a, p, err := s.begin(ctx, frames.RequestWatch, struct{}{}, nil)
@@ -71,7 +71,7 @@ func (c *Client) stream(ctx context.Context) (a *answer, continues time.Duration
 	}
 	if err != nil {
 		s.abandon()
-		return nil, 0, c.heteroError(err)
+		return nil, 0, err
 	}
 	return a, continues, nil
 }

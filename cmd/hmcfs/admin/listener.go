@@ -64,7 +64,7 @@ func (c *conn) Close() error {
 // nevertheless, to be refused with an answer.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		l.keepSpare()
+		_ = l.keepSpare()
 		u, err := l.AcceptUnix()
 		if errors.Is(filesOpen(err), errFilesOpen) {
 			u, err = l.acceptSpare(err)
@@ -72,7 +72,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		full := !l.keepSpare() // it has the place of the spare one
+		full := errors.Is(filesOpen(l.keepSpare()), errFilesOpen) // it has the place of the spare one
 		peer, err := l.ask(u)
 		if err != nil {
 			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))
@@ -80,7 +80,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &conn{UnixConn: u, peer: peer, trusted: peer.UID == 0 || peer.UID == l.owner, full: full, gone: func() {}}
 		if full {
-			c.gone = func() { l.keepSpare() }
+			c.gone = func() { _ = l.keepSpare() }
 			return c, nil
 		}
 		if c.trusted || l.admit(c) {
@@ -116,14 +116,14 @@ func (l *listener) acceptSpare(full error) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// keepSpare opens the spare descriptor if there is none, and reports whether there is one. It is tried again before each connection.
-func (l *listener) keepSpare() bool {
+// keepSpare opens the spare descriptor if there is none. It is tried again before each connection.
+func (l *listener) keepSpare() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.spare == nil && !l.ended {
-		l.spare, _ = os.Open(os.DevNull) // nil without a free one
+		l.spare, err = os.Open(os.DevNull)
 	}
-	return l.spare != nil || l.ended
+	return err
 }
 
 // Close ends the listener.

@@ -190,7 +190,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		UnixListener: unixListener, ask: o.Peer, owner: o.Owner, log: o.Logger,
 		sessions: s.sessions.count, open: map[int]int{}, refusals: o.Refusals,
 	}
-	asking.keepSpare() // the first connection may need it
+	_ = asking.keepSpare() // the first connection may need it
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(asking); !errors.Is(err, http.ErrServerClosed) {

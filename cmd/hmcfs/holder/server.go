@@ -131,21 +131,26 @@ func Serve(ctx context.Context, o Options) error {
 	return err
 }
 
-// acceptPause is the time between attempts to accept a connection.
-const acceptPause = 50 * time.Millisecond
+// acceptPause and mostAcceptPause are the first and the longest of the times between attempts to accept a connection, when one has failed.
+const acceptPause, mostAcceptPause = 10 * time.Millisecond, time.Second
 
 // accept serves each connection of this user's, or root's, processes.
 func (s *server) accept(l *net.UnixListener) {
+	pause := time.Duration(0)
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil { // such as too many open files: the next attempt may work
-			s.log.Warn("can't accept a connection", zap.Error(err))
-			<-time.After(acceptPause)
+			if pause == 0 {
+				s.log.Warn("can't accept a connection", zap.Error(err))
+			}
+			pause = min(max(2*pause, acceptPause), mostAcceptPause)
+			<-time.After(pause)
 			continue
 		}
+		pause = 0
 		pid, err := peer(conn)
 		if err != nil {
 			s.log.Warn("refused a process that is not this user's", zap.Error(err))

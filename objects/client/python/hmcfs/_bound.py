@@ -48,10 +48,8 @@ class Bound:
                 memory["family"] = device.rstrip("0123456789")
             question = {"memory": memory, **source.question}
             # A daemon that has died may have done it before, and is followed by another.
-            _session.revived(
-                self._place.socket_path,
-                lambda: _session.ask(self._place.socket_path, "bind", question, [*source.files, *files]),
-                done=lambda: bool(source.attribute("state") == "bound"),
+            _session.ask(
+                self._place.socket_path, "bind", question, [*source.files, *files], done=lambda: bool(source.attribute("state") == "bound")
             )
         except _errors.HmcfsError as e:
             if isinstance(e, OSError) and e.errno or self.path in str(e):

@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 from . import _bound, _dtypes, _errors, _frames, _mounted, _remote
 from ._files import File, open_file
 from ._memory import Region, Slots, address, cuda_address, flat, is_torch, type_and_shape
-from ._session import Answer, Requests, Session, retry, revived
+from ._session import Answer, Requests, Session, asked, opened, retry
 
 
 class Future:
@@ -574,19 +574,15 @@ class FileSystem:
     def watch(self, prefix: str = "") -> Iterator[Event]:
         """Return the events of keys that begin with a prefix, also written ``prefix*``, from now on.
 
-        They have no end: when the daemon ends, and none continues, Disconnected is raised.
+        They have no end: when the daemon ends, and none continues, Disconnected is raised. A daemon that is being started again is waited for.
         """
-        session, number = revived(self.socket_path, self._stream)
+        session, number = asked(self.socket_path, self._stream)
         return self._events(session, number, prefix[:-1] if prefix.endswith("*") else prefix)
 
-    def _stream(self) -> "tuple[Requests, int]":
-        """Request events, in a session of their own. Return it, and the number of the request."""
-        session = Requests(self.socket_path)
-        try:
-            number, _, _ = session.ask("watch", {})
-        except BaseException:
-            session.close()
-            raise
+    @staticmethod
+    def _stream(session: Requests) -> "tuple[Requests, int]":
+        """Request events. Return the session, and the number of the request."""
+        number, _, _ = session.ask("watch", {})
         session.socket.settimeout(None)
         return session, number
 
@@ -605,7 +601,7 @@ class FileSystem:
             finally:
                 session.close()
             try:
-                found = retry(self.socket_path, limit, lambda: False, self._stream) if limit else None
+                found = retry(self.socket_path, limit, lambda: False, lambda: opened(self.socket_path, self._stream)) if limit else None
             except _errors.HmcfsError as e:
                 raise _errors.Disconnected(f"{self.socket_path}: the daemon has ended, and with it the events: {e}") from e
             if found is None:

@@ -36,6 +36,8 @@ _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
 # _CUT bounds the attempts that may be cut off of a client that was promised no daemon: one that dies does so once, but so does one
 # that this user has too many connections with, each time.
 _CUT = 5
+# _DIED bounds the attempts of a request whose daemon dies after it has it: it may be the cause.
+_DIED = 2
 # _RANGES bounds the ranges of a file that the next daemon is told to have been read.
 _RANGES = 64
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
@@ -783,7 +785,7 @@ def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[
         except _errors.HmcfsError as e:
             now = time.monotonic()
             missing = (missing or now) if isinstance(e.__cause__, FileNotFoundError) else 0.0
-            if said(e) and not isinstance(e, _errors.Busy) or now > deadline or missing and now - missing > _MISSING:
+            if said(e) and not isinstance(e, _errors.Busy) or getattr(e, "last", False) or now > deadline or missing and now - missing > _MISSING:
                 raise
             if not promised:
                 cut += not isinstance(e.__cause__, (ConnectionRefusedError, FileNotFoundError))
@@ -796,9 +798,33 @@ def retry(path: str, limit: float, over: Callable[[], bool], attempt: Callable[[
     return None
 
 
-def revived(path: str, attempt: Callable[[], Any], done: Callable[[], bool] = lambda: False, limit: float = _ANSWER) -> Any:
-    """Make attempts to reach a daemon while its holder starts it again. Return the result of the first success, None when it is done."""
-    return retry(path, limit, done, attempt, promised=False)
+def opened(path: str, do: "Callable[[Requests], Any]") -> Any:
+    """Open a session of requests for do, to which it belongs unless that fails, and return its result."""
+    session = Requests(path)
+    try:
+        return do(session)
+    except BaseException:
+        session.close()
+        raise
+
+
+def asked(path: str, do: "Callable[[Requests], Any]", done: Callable[[], bool] = lambda: False) -> Any:
+    """Do it in a session of requests, as opened does, and again with the next daemon if one dies meanwhile and its holder starts it again.
+
+    None is returned if a daemon has died and done() says that it has done it before. The second death while it is being done is the last.
+    """
+    deaths = 0
+
+    def once(session: "Requests") -> Any:
+        nonlocal deaths
+        try:
+            return do(session)
+        except _errors.Disconnected as e:
+            deaths += 1
+            e.last = deaths >= _DIED  # type: ignore[attr-defined]
+            raise
+
+    return retry(path, _ANSWER, lambda: deaths > 0 and done(), lambda: opened(path, once), promised=False)
 
 
 def _revives(path: str) -> bool | None:
@@ -933,8 +959,14 @@ class Requests:
 
     def __init__(self, path: str, timeout: "float | None" = _ANSWER) -> None:
         self.path, self.pid, self._number, self._received = path, os.getpid(), 0, bytearray()
-        # A daemon that has died may be being started again.
-        rest, head = revived(path, lambda: self._begin(timeout), limit=_ANSWER if timeout is None else timeout)
+        self.socket = _connect(path, timeout)
+        try:
+            rest, head, self._channel = _upgrade(self.socket)
+        except BaseException as e:
+            self.socket.close()
+            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
+                raise _errors.of_os(e, path) from e
+            raise
         self._received += rest
         # continues is the time, in seconds, within which another daemon comes; 0 if none does.
         self.continues = continues(head)
@@ -942,18 +974,6 @@ class Requests:
         self._over: collections.deque[int] = collections.deque()
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, _close_both, self.socket, self._channel)
-
-    def _begin(self, timeout: "float | None") -> "tuple[bytes, bytes]":
-        """Connect, and open a session. Return what was received behind the head of the answer, and that."""
-        self.socket = _connect(self.path, timeout)
-        try:
-            rest, head, self._channel = _upgrade(self.socket)
-        except BaseException as e:
-            self.socket.close()
-            if isinstance(e, OSError) and not isinstance(e, _errors.HmcfsError):
-                raise _errors.of_os(e, self.path) from e
-            raise
-        return rest, head
 
     def ask(self, verb: str, question: Any, files: Sequence[int] = ()) -> "tuple[int, Any, list[int]]":
         """Make a request. Return its number, the first answer, and the descriptors that came with it."""
@@ -1005,7 +1025,7 @@ class Requests:
                 raise _errors.HmcfsError("the answer of the daemon is incomplete")
 
     def end(self, number: int) -> None:
-        """End a request that lasts, and wait until the daemon has, but not for long: two seconds for all that end together.
+        """End a request that lasts, and wait until the daemon has, but not for long: two seconds for those that end together.
 
         It may be called at any time, as by the end of an object: in the middle of a request of this thread it comes after that.
         """
@@ -1015,19 +1035,19 @@ class Requests:
     def _end(self) -> None:
         while self._over and self._lock.acquire(blocking=False):
             try:
-                self.socket.settimeout(_HELD)
-                slow = False
+                until = time.monotonic() + _HELD
                 while self._over:
                     number = self._over.popleft()
+                    self.socket.settimeout(_HELD)
                     self.socket.sendall(_frames.cancel(number))
                     try:
-                        if not slow:
+                        if (left := until - time.monotonic()) > 0:
+                            self.socket.settimeout(left)
                             self._answer(number)
                     except _errors.Disconnected as e:
                         # One that the daemon takes longer to end does not end the others: its answer is passed over when it comes.
                         if not isinstance(e.__cause__, socket.timeout):
                             raise
-                        slow = True
                 self.socket.settimeout(_ANSWER)
             except (OSError, ValueError, _errors.HmcfsError):
                 self.close()  # the daemon has ended, or ends all of them now
@@ -1056,13 +1076,15 @@ def _close_both(s: socket.socket, channel: socket.socket) -> None:
     channel.close()
 
 
-def ask(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[int]) -> Any:
-    """Make a request in a session of its own, and return the answer."""
-    session = Requests(socket_path)
-    try:
-        return session.ask(verb, question, files)[1]
-    finally:
+def ask(socket_path: str, verb: str, question: dict[str, Any], files: Sequence[int], done: Callable[[], bool] = lambda: False) -> Any:
+    """Make a request in a session of its own, and return the answer. See asked."""
+
+    def only(session: Requests) -> Any:
+        answer = session.ask(verb, question, files)[1]
         session.finish()
+        return answer
+
+    return asked(socket_path, only, done)
 
 
 class Held:
@@ -1072,7 +1094,7 @@ class Held:
         self._session, self._number = session, number
 
     def end(self) -> None:
-        """End it, and wait until the daemon has."""
+        """End it, as Requests.end does."""
         if os.getpid() == self._session.pid:  # else it goes on for the process that forked
             self._session.end(self._number)
 
@@ -1088,8 +1110,8 @@ def export(socket_path: str, question: dict[str, Any], files: Sequence[int]) -> 
         number, reply, came = session.ask("export", {**question, "hold": True}, files)
         return reply, came, Held(session, number)
 
-    def first() -> "tuple[Any, list[int], Held]":
-        session = _exporting[socket_path] = Requests(socket_path)
+    def first(session: Requests) -> "tuple[Any, list[int], Held]":
+        _exporting[socket_path] = session
         return held(session)
 
     session = _exporting.get(socket_path)
@@ -1098,5 +1120,5 @@ def export(socket_path: str, question: dict[str, Any], files: Sequence[int]) -> 
             return held(session)
         except _errors.Disconnected:
             pass  # the daemon has ended meanwhile, and perhaps another one is there
-    made: "tuple[Any, list[int], Held]" = revived(socket_path, first)
+    made: "tuple[Any, list[int], Held]" = asked(socket_path, first)
     return made

@@ -102,7 +102,7 @@ def test_a_slow_end_of_an_export_ends_no_other(hung, monkeypatch):
     requests.close()
 
 
-@pytest.mark.parametrize("what", ["begin", "ask", "export"])
+@pytest.mark.parametrize("what", ["ask", "export"])
 def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, tmp_path, monkeypatch):
     monkeypatch.setattr(_session, "_revives", lambda _: True)
     path, asked = str(tmp_path / "socket"), []
@@ -111,33 +111,53 @@ def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, tmp_path, mon
         server.listen()
 
         def serve():
-            for dies in ("before it greets", "before it answers", "not"):
+            for dies in ("before it greets", "before it answers", ""):
                 with server.accept()[0] as s:
                     s.recv(4096)
                     if dies == "before it greets":
                         continue
                     greet(s)
                     asked.append(s.recv(4096))
-                    if what == "begin":
-                        return
-                    if dies == "not":
+                    if not dies:
                         number = _frames.HEADER.unpack_from(asked[-1])[-1]
                         kind = _frames.PART if what == "export" else _frames.REPLY
                         s.sendall(_frames.HEADER.pack(2, kind, 0, 0, number) + b"{}")
                         s.recv(1)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        if what == "begin":
-            requests = _session.Requests(path)
-            assert requests.continues == 60
-            requests.close()
-        elif what == "ask":
-            assert _session.revived(path, lambda: _session.ask(path, "bind", {}, [])) == {}
+        if what == "ask":
+            assert _session.ask(path, "bind", {}, [], done=lambda: False) == {}
         else:
             assert _session.export(path, {}, [])[:2] == ({}, [])
-        thread.join()
-        assert len(asked) == (1 if what == "begin" else 2)
+        thread.join(60)
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(("done", "times"), [(True, 1), (False, 2)])
+def test_a_request_of_which_daemons_die(done, times, tmp_path, monkeypatch):
+    monkeypatch.setattr(_session, "_revives", lambda _: True)
+    path, asked = str(tmp_path / "socket"), []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def serve():
+            for _ in range(times):
+                with server.accept()[0] as s:
+                    s.recv(4096)
+                    greet(s)
+                    asked.append(s.recv(4096))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        if done:
+            assert _session.ask(path, "bind", {}, [], done=lambda: True) is None
+        else:
+            with pytest.raises(hmcfs.Disconnected):
+                _session.ask(path, "bind", {}, [])
+        thread.join(60)
+        assert len(asked) == times
 
 
 def answer(number):
