@@ -66,13 +66,13 @@ func (l *listener) Accept() (net.Conn, error) {
 	for {
 		_ = l.keepSpare()
 		u, err := l.AcceptUnix()
-		if errors.Is(filesOpen(err), errFilesOpen) {
+		if noFiles(err) {
 			u, err = l.acceptSpare(err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		full := errors.Is(filesOpen(l.keepSpare()), errFilesOpen) // it has the place of the spare one
+		full := noFiles(l.keepSpare()) // it has the place of the spare one
 		peer, err := l.ask(u)
 		if err != nil {
 			l.log.Warn("can't identify the client of the admin socket", zap.Error(err))

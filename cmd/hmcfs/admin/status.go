@@ -16,9 +16,12 @@ import (
 	"github.com/hmcfs/hmcfs/objects/owner"
 )
 
+// noFiles reports whether the cause of an error is that the daemon, or the machine, can open no more files.
+func noFiles(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+
 // filesOpen returns errFilesOpen, with the cause, for an error that has that cause, and others as they are.
 func filesOpen(err error) error {
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	if noFiles(err) {
 		return fmt.Errorf("%w: %w", errFilesOpen, err)
 	}
 	return err

@@ -102,62 +102,71 @@ def test_a_slow_end_of_an_export_ends_no_other(hung, monkeypatch):
     requests.close()
 
 
-@pytest.mark.parametrize("what", ["ask", "export"])
-def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, tmp_path, monkeypatch):
+@pytest.fixture
+def daemons(tmp_path, monkeypatch):
+    """Serve connections to a socket, one after the other, of which a holder starts the daemon again. Return its path, and a function
+    that has another one serve each."""
     monkeypatch.setattr(_session, "_revives", lambda _: True)
-    path, asked = str(tmp_path / "socket"), []
+    path, threads = str(tmp_path / "socket"), []
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
 
-        def serve():
-            for dies in ("before it greets", "before it answers", ""):
+        def serve(each):
+            for one in each:
                 with server.accept()[0] as s:
                     s.recv(4096)
-                    if dies == "before it greets":
-                        continue
-                    greet(s)
-                    asked.append(s.recv(4096))
-                    if not dies:
-                        number = _frames.HEADER.unpack_from(asked[-1])[-1]
-                        kind = _frames.PART if what == "export" else _frames.REPLY
-                        s.sendall(_frames.HEADER.pack(2, kind, 0, 0, number) + b"{}")
-                        s.recv(1)
+                    one(s)
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        if what == "ask":
-            assert _session.ask(path, "bind", {}, [], done=lambda: False) == {}
-        else:
-            assert _session.export(path, {}, [])[:2] == ({}, [])
-        thread.join(60)
-        assert len(asked) == 2
+        def start(*each):
+            threads.append(threading.Thread(target=serve, args=(each,), daemon=True))
+            threads[-1].start()
+
+        yield path, start
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("what", ["ask", "export"])
+def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, daemons):
+    path, start = daemons
+    asked = []
+
+    def dies(s):
+        greet(s)
+        asked.append(s.recv(4096))
+
+    def lives(s):
+        dies(s)
+        number = _frames.HEADER.unpack_from(asked[-1])[-1]
+        s.sendall(_frames.HEADER.pack(2, _frames.PART if what == "export" else _frames.REPLY, 0, 0, number) + b"{}")
+        s.recv(1)
+
+    start(lambda s: None, dies, lives)
+    if what == "ask":
+        assert _session.ask(path, "bind", {}, [], done=lambda: False) == {}
+    else:
+        assert _session.export(path, {}, [])[:2] == ({}, [])
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(("done", "times"), [(True, 1), (False, 2)])
-def test_a_request_of_which_daemons_die(done, times, tmp_path, monkeypatch):
-    monkeypatch.setattr(_session, "_revives", lambda _: True)
-    path, asked = str(tmp_path / "socket"), []
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen()
+def test_a_request_of_which_daemons_die(done, times, daemons):
+    path, start = daemons
+    asked = []
 
-        def serve():
-            for _ in range(times):
-                with server.accept()[0] as s:
-                    s.recv(4096)
-                    greet(s)
-                    asked.append(s.recv(4096))
+    def dies(s):
+        greet(s)
+        asked.append(s.recv(4096))
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        if done:
-            assert _session.ask(path, "bind", {}, [], done=lambda: True) is None
-        else:
-            with pytest.raises(hmcfs.Disconnected):
-                _session.ask(path, "bind", {}, [])
-        thread.join(60)
-        assert len(asked) == times
+    start(*[dies] * times)
+    if done:
+        assert _session.ask(path, "bind", {}, [], done=lambda: True) is None
+    else:
+        with pytest.raises(hmcfs.Disconnected):
+            _session.ask(path, "bind", {}, [])
+    assert len(asked) == times
 
 
 def answer(number):
