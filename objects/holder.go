@@ -20,10 +20,10 @@ type Holder struct {
 	id sessionID
 	// blobs counts the blobs of all contents that are made of its memory.
 	blobs atomic.Int64
+	// closed is set with mu, by which nothing is added afterwards.
+	closed atomic.Bool
 
 	mu sync.Mutex
-	// +checklocks:mu
-	closed bool
 	// continued is set if an earlier daemon has had the holder's session.
 	// +checklocks:mu
 	continued bool
@@ -73,7 +73,7 @@ func (h *Holder) Close(ctx context.Context) error {
 // ended.
 func (h *Holder) end(ctx context.Context) []*Region {
 	h.mu.Lock()
-	h.closed = true
+	h.closed.Store(true)
 	regions := slices.Collect(maps.Keys(h.regions))
 	h.mu.Unlock()
 	h.store.holders.Delete(h)
@@ -90,9 +90,7 @@ func (h *Holder) end(ctx context.Context) []*Region {
 //
 // Errors: ErrClosed.
 func (h *Holder) begin() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	if h.closed.Load() {
 		return fmt.Errorf("the session has ended: %w", ErrClosed)
 	}
 	return nil
@@ -101,7 +99,7 @@ func (h *Holder) begin() error {
 func (h *Holder) add(r *Region) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.closed.Load() {
 		return fmt.Errorf("the session has ended: %w", ErrClosed)
 	}
 	h.regions[r] = struct{}{}

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"github.com/hmcfs/hmcfs/metadata"
+	"github.com/hmcfs/hmcfs/transport"
 )
 
 // Keyed is a key and the memory that it names or is copied from or to: blobs in order,
@@ -44,4 +45,28 @@ type Scatter struct {
 	Exact bool
 	// Replica makes the blobs another source of the key.
 	Replica bool
+	// Burst makes the copy together with those of other Scatters, if it has begun; nil for none.
+	Burst *Burst
+}
+
+// Burst makes the copies of many Scatters that one goroutine makes one after the other, which takes less time for small keys. The
+// zero value is ready to use, and may be used again after End.
+type Burst struct{ copies transport.Burst }
+
+// Begin prepares for Scatters of a holder, after which End must follow.
+func (b *Burst) Begin(h *Holder) { b.copies.Begin(h.store.table.engine) }
+
+// End ends what Begin has prepared for. It does nothing without Begin.
+func (b *Burst) End() {
+	if b != nil {
+		b.copies.End()
+	}
+}
+
+// begun returns what makes copies; nil if each is made for itself.
+func (b *Burst) begun() *transport.Burst {
+	if b == nil || !b.copies.Begun() {
+		return nil
+	}
+	return &b.copies
 }

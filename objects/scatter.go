@@ -121,7 +121,7 @@ func (o *object) scatterFrom(ctx context.Context, sc Scatter, off uint64, want [
 	}
 	if len(sc.Blobs) == 1 {
 		b := &sc.Blobs[0]
-		err = o.scatterPart(ctx, stretch{region: b.Region, at: b.Off, off: off + sc.Offset, n: b.Len})
+		err = o.scatterPart(ctx, stretch{region: b.Region, at: b.Off, off: off + sc.Offset, n: b.Len}, sc.Burst.begun())
 	} else {
 		err = o.scatterParts(ctx, sc, off, want)
 	}
@@ -136,7 +136,7 @@ func (o *object) scatterParts(ctx context.Context, sc Scatter, off uint64, want 
 		parts[i].off += off
 	}
 	return Parallel(ctx, len(parts), workers, func(ctx context.Context, i int) error {
-		return o.scatterPart(ctx, parts[i])
+		return o.scatterPart(ctx, parts[i], nil)
 	})
 }
 
@@ -157,9 +157,9 @@ func (sc *Scatter) fits(want []uint64) error {
 }
 
 // scatterPart copies a stretch of the object into its region. It is copyAll without functions: most calls copy
-// few bytes of many objects, and a piece that is passed to a function is copied, too.
-func (o *object) scatterPart(ctx context.Context, part stretch) error {
-	if copied, err := o.scatterBound(ctx, part); copied || err != nil {
+// few bytes of many objects, and a piece that is passed to a function is copied, too. burst is nil if the copy is made for itself.
+func (o *object) scatterPart(ctx context.Context, part stretch, burst *transport.Burst) error {
+	if copied, err := o.scatterBound(ctx, part, burst); copied || err != nil {
 		return err
 	}
 	for done := uint64(0); done < part.n; {
@@ -194,13 +194,13 @@ func (o *object) scatterPart(ctx context.Context, part stretch) error {
 
 // scatterBound is scatterPart for memory of other processes on both sides, which needs no look: its length
 // never changes. copied is false if it has done nothing.
-func (o *object) scatterBound(ctx context.Context, part stretch) (copied bool, err error) {
+func (o *object) scatterBound(ctx context.Context, part stretch, burst *transport.Burst) (copied bool, err error) {
 	if err = ctx.Err(); err != nil || part.region.body == nil {
 		return false, err
 	}
 	end, body, err := o.extent()
 	if b, ours := body.(*content.Bound); err == nil && ours && part.off <= end && part.n <= end-part.off {
-		return b.CopyTo(part.off, part.n, part.region.body, part.at) //nolint:contextcheck // a piece that has begun is finished
+		return b.CopyTo(part.off, part.n, part.region.body, part.at, burst) //nolint:contextcheck // a piece that has begun is finished
 	}
 	return false, nil
 }

@@ -276,7 +276,8 @@ func (tb *table) unpin(ctx context.Context, o *object, mode pinMode) {
 	if e.pins == 0 && e.orphan == nil && !o.mustStay() {
 		idle, e.obj = o, nil
 	}
-	if t, _ := o.place(); e.pins == 0 {
+	if e.pins == 0 && e.orphan != nil {
+		t, _ := o.place()
 		e.expect(t)
 	}
 	left := e.leave()

@@ -78,13 +78,41 @@ func (c *counters) add(info *CopyInfo) {
 	r.operations.Add(1)
 	r.bytes.Add(uint64(info.Bytes))
 	r.nanos.Add(uint64(max(info.Duration, 0)))
-	bound := firstBound
-	for i := range r.latency {
-		if info.Duration <= bound {
-			r.latency[i].Add(1)
-			return
+	if i := bucketOf(info.Duration); i < bounds {
+		r.latency[i].Add(1)
+	}
+}
+
+// bucketOf returns the index of the bucket that counts a duration; bounds for one that is longer than all of them.
+func bucketOf(d time.Duration) int {
+	i := 0
+	for bound := firstBound; i < bounds && d > bound; bound *= boundFactor {
+		i++
+	}
+	return i
+}
+
+// sums are counts of copies without an error that are added to a row together.
+type sums struct {
+	operations, bytes, nanos uint64
+	latency                  [bounds + 1]uint64
+}
+
+func (s *sums) add(n devices.Size, took time.Duration) {
+	s.operations++
+	s.bytes += uint64(n)
+	s.nanos += uint64(max(took, 0))
+	s.latency[bucketOf(took)]++
+}
+
+func (r *row) addAll(s *sums) {
+	r.operations.Add(s.operations)
+	r.bytes.Add(s.bytes)
+	r.nanos.Add(s.nanos)
+	for i, n := range s.latency[:bounds] {
+		if n > 0 {
+			r.latency[i].Add(n)
 		}
-		bound *= boundFactor
 	}
 }
 

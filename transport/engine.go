@@ -30,6 +30,8 @@ type Engine struct {
 	// last is the clock at the end of the last copy, and base a recent time.
 	last atomic.Int64
 	base atomic.Pointer[time.Time]
+	// listens reports whether a Listener was given.
+	listens bool
 	// close closes the engine once.
 	close func() error
 }
@@ -38,15 +40,17 @@ type Engine struct {
 // it; Close releases it. Close the engine before its devices: its slots may be
 // pinned for them.
 func New(o Options) (*Engine, error) {
+	listens := o.Listener.Copied != nil
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		opts:  o,
-		log:   o.Logger.Named("transport"),
-		slots: NewSlotPool(o.MaxPinned),
-		made:  time.Now(),
+		opts:    o,
+		log:     o.Logger.Named("transport"),
+		slots:   NewSlotPool(o.MaxPinned),
+		made:    time.Now(),
+		listens: listens,
 	}
 	if !o.NoRegister {
 		e.regions = newRegions(o.MaxRegistered)

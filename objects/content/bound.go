@@ -45,6 +45,8 @@ type Bound struct {
 
 	// ended is set before the memory is released behind the gate.
 	ended atomic.Bool
+	// replicated is set before the content gets its first replica.
+	replicated atomic.Bool
 
 	mu sync.Mutex
 	// cancel ends the watch over the owner; nil for none.

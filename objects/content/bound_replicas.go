@@ -17,11 +17,10 @@ func (b *Bound) Replicas() []*Bound {
 // DropReplicas ends the replicas for which meant returns true, or all for nil. The caller
 // holds the object's lane.
 func (b *Bound) DropReplicas(meant func(*Bound) bool) {
-	b.mu.Lock()
-	if len(b.spares) == 0 {
-		b.mu.Unlock()
+	if !b.replicated.Load() {
 		return
 	}
+	b.mu.Lock()
 	var kept, gone []*Bound
 	for _, r := range b.spares {
 		if meant == nil || meant(r) {
@@ -48,6 +47,7 @@ func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
 	if b.leaving {
 		return fmt.Errorf("its owner is releasing it: %w", metadata.ErrNotExist)
 	}
+	b.replicated.Store(true)
 	b.spares = append(slices.Clip(b.spares), r)
 	return nil
 }
@@ -56,6 +56,7 @@ func (b *Bound) AddReplica(r *Bound, replaces func(*Bound) bool) error {
 func (b *Bound) SetReplicas(spares []*Bound) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.replicated.Store(true)
 	b.spares = spares
 }
 

@@ -65,7 +65,12 @@ type Poller struct {
 	// looked is true if poll was called during this Read: it sleeps after the first call.
 	looked  bool
 	backoff backoff
+	// patience is the time for which a read polls before it sleeps, beyond pollFor.
+	patience time.Duration
 }
+
+// Expect sets how long the next reads poll, beyond the usual time, for the next call of a peer that is busy with a long answer.
+func (p *Poller) Expect(longer time.Duration) { p.patience = longer }
 
 // backoff has reads poll less often after polls that found nothing.
 type backoff struct {
@@ -136,7 +141,7 @@ func (p *Poller) spin(fd int) bool {
 		}
 		if turn%pollLook == 0 {
 			runtime.Gosched()
-			if time.Since(began) > pollFor {
+			if time.Since(began) > pollFor+p.patience {
 				break
 			}
 		}

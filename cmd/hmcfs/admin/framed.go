@@ -34,6 +34,10 @@ const (
 	mostIdle = 2048
 	// frameBuffer is the size, in bytes, of the buffer that small frames are received in.
 	frameBuffer = 16 << 10
+	// keyPatience is the time for each key of a call by which the next one is waited for longer without sleeping, and mostPatience
+	// bounds it: the client looks at the results of all keys, and names the next ones.
+	keyPatience  = 500 * time.Nanosecond
+	mostPatience = 200 * time.Microsecond
 )
 
 // framed is a session whose calls are frames on the connection that holds it.
@@ -52,8 +56,9 @@ type framed struct {
 	life context.Context //nolint:containedctx // it ends with the session
 
 	// The following fields belong to the reading goroutine.
-	in    *bufio.Reader
-	names frames.Names
+	poller *frames.Poller
+	in     *bufio.Reader
+	names  frames.Names
 	// passed is closed once the descriptors of the last request with some have been received: they are there in the order of the frames.
 	passed chan struct{}
 	// turn is odd while the reading goroutine executes a call itself; it changes with every
@@ -105,7 +110,7 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channe
 	if err != nil {
 		return err
 	}
-	f.in = bufio.NewReaderSize(poller, frameBuffer)
+	f.poller, f.in = poller, bufio.NewReaderSize(poller, frameBuffer)
 	if c.trusted {
 		f.most = maxCalls
 	}
@@ -223,6 +228,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 	if err != nil {
 		return err
 	}
+	f.poller.Expect(min(time.Duration(len(c.q.Keys))*keyPatience, mostPatience))
 	switch i := int(h.Verb) - 1; {
 	case fault != nil:
 	case i < 0 || i >= len(f.verbs):

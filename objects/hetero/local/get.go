@@ -17,6 +17,7 @@ type get struct {
 	blobs   []objects.Blob
 	set     []objects.Scatter
 	results hetero.Results
+	burst   objects.Burst
 	// try and done are those of the waiter; both are made once.
 	try  func(ctx context.Context, i int) error
 	done func(i int, err error)
@@ -47,12 +48,12 @@ func (c *Client) scatter(keys []string, lists []hetero.DeviceBlobList, o hetero.
 		end := at + len(lists[i].Blobs)
 		g.set = append(g.set, objects.Scatter{
 			Keyed:  objects.Keyed{Key: key, Blobs: g.blobs[at:end:end]},
-			Offset: uint64(lists[i].SourceOffset), Exact: exact, Replica: o.Replica,
+			Offset: uint64(lists[i].SourceOffset), Exact: exact, Replica: o.Replica, Burst: &g.burst,
 		})
 		at = end
 	}
 	g.results = o.Into.Room(len(keys))
-	g.waiter = waiter{client: c, done: g.done, plan: plan{keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound, try: g.try}}
+	g.waiter = waiter{client: c, done: g.done, plan: plan{keys: keys, timeout: o.Timeout, late: hetero.ErrNotFound, try: g.try, burst: &g.burst}}
 	return g, nil
 }
 

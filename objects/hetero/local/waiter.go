@@ -37,6 +37,8 @@ type plan struct {
 	// try executes the call for the i-th key. For a missing key it is called again when the
 	// key may exist.
 	try func(ctx context.Context, i int) error
+	// burst is used by try while one goroutine tries many keys; nil for none.
+	burst *objects.Burst
 }
 
 // missing reports whether err means that a key does not exist.
@@ -117,11 +119,16 @@ func (w *waiter) first(ctx context.Context) {
 	quick := func() bool {
 		return !asks && from > fewKeys && from%fewKeys != 0 || time.Since(begun) <= time.Duration(from)*slowKey
 	}
+	if w.plan.burst != nil && n > fewKeys {
+		w.plan.burst.Begin(w.client.holder)
+		defer w.plan.burst.End() // also after a panic
+	}
 	for from < n && (from == 0 || quick()) {
 		w.firstOf(ctx, from)
 		from++
 	}
 	if from < n {
+		w.plan.burst.End() // the others are tried by several goroutines
 		w.others(ctx, from)
 	}
 }
