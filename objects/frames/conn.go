@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -39,7 +41,7 @@ type Conn struct {
 	// Descriptors passes those of requests and answers. Close closes it.
 	Descriptors *Channel
 
-	file *os.File // a socket in blocking mode, whose reads and writes have limits
+	file *os.File // a socket in blocking mode, whose writes have a limit
 	raw  syscall.RawConn
 	// wait is made when a read has to wait for long: most connections of many never do.
 	wait waiter
@@ -141,7 +143,7 @@ func (w *waiter) close() error {
 	return w.later.Close()
 }
 
-// adoptFile returns a file of the socket of a connection, in blocking mode with limits.
+// adoptFile returns a file of the socket of a connection, in blocking mode, whose writes have a limit.
 func adoptFile(c *net.UnixConn, limit time.Duration) (*os.File, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -152,9 +154,8 @@ func adoptFile(c *net.UnixConn, limit time.Duration) (*os.File, error) {
 	if err = errors.Join(failed, err); err != nil {
 		return nil, err
 	}
-	reads, writes := unix.NsecToTimeval(int64(dozeFor)), unix.NsecToTimeval(int64(limit))
+	writes := unix.NsecToTimeval(int64(limit))
 	err = errors.Join(
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &reads),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &writes),
 		unix.SetNonblock(fd, false),
 	)
@@ -198,22 +199,26 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// attempt polls, and reads for a limited time. Its result says that the runtime has nothing to
+// attempt polls, and waits for a limited time. Its result says that the runtime has nothing to
 // wait for.
 func (c *Conn) attempt(fd uintptr) bool {
-	if !c.spin(int32(fd)) && !c.there(int32(fd), dozeFor) {
+	if !c.spin(fd) && !(c.there(int32(fd), dozeFor) && c.receive(fd)) {
 		c.err = unix.EAGAIN
-		return true
 	}
+	return true
+}
+
+// receive makes one attempt to read. It reports whether the read is done.
+func (c *Conn) receive(fd uintptr) bool {
 	for {
-		n, err := syscall.Read(int(fd), c.into)
+		n, err := nowait.Receive(fd, c.into)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN):
-			c.err = unix.EAGAIN
+			return false
 		case err != nil:
-			c.err = os.NewSyscallError("read", err)
+			c.err = os.NewSyscallError("recvfrom", err)
 		case n == 0 && len(c.into) > 0:
 			c.err = io.EOF
 		default:
@@ -232,14 +237,14 @@ func (c *Conn) there(fd int32, limit time.Duration) bool {
 	return n > 0 || err != nil && !errors.Is(err, unix.EINTR) // the read has the error
 }
 
-// spin polls until there is something to read, or the time is over.
-func (c *Conn) spin(fd int32) bool {
+// spin is receive, repeated until the read is done, or the time is over.
+func (c *Conn) spin(fd uintptr) bool {
 	if c.backoff.skips() {
 		return false
 	}
 	began := time.Now()
 	for turn := 1; ; turn++ {
-		if c.there(fd, 0) {
+		if c.receive(fd) {
 			c.backoff.hit()
 			return true
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -150,11 +152,10 @@ func (p *Poller) spin(fd int) bool {
 	return false
 }
 
-// read makes one attempt. With syscall.Read, and not that of another package, the race detector
-// knows that what the peer did before it wrote comes before what is done with the answer.
+// read makes one attempt.
 func (p *Poller) read(fd int) bool {
 	for {
-		n, err := syscall.Read(fd, p.into)
+		n, err := nowait.Read(uintptr(fd), p.into)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

@@ -3,16 +3,27 @@
 package nowait
 
 import (
+	"cmp"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// read and write make one attempt at a socket that does not block. These calls tell the race
+// Read makes one attempt to read from a socket that does not block. This call, and that of write, tell the race
 // detector that a peer's answer comes after what it answers.
-func read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
+func Read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
 
+// Receive is Read for a socket that blocks otherwise.
+func Receive(fd uintptr, p []byte) (int, error) {
+	here := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(here[:], 0); n <= 0 {
+		return 0, cmp.Or(err, error(syscall.EAGAIN))
+	}
+	return Read(fd, p)
+}
+
+// write is Read in the other direction.
 func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
 
 // sendMessage is sendmsg(2).

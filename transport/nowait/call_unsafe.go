@@ -9,11 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read and write make one attempt at a socket that does not block.
-func read(fd uintptr, p []byte) (int, error) {
+// Read makes one attempt to read from a socket that does not block; 0 bytes without an error are its end.
+//
+// Errors: those of read(2), which is not repeated after an EINTR.
+func Read(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
+// Receive is Read for a socket that blocks otherwise.
+func Receive(fd uintptr, p []byte) (int, error) {
+	return counted(unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0))
+}
+
+// write is Read in the other direction.
 func write(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }

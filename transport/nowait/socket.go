@@ -42,7 +42,7 @@ func NewSocket(c net.Conn) (*Socket, error) {
 	s.in.run = func(fd uintptr) bool {
 		// After an interrupt the runtime would wait for more than what is there.
 		for s.in.err = syscall.EINTR; errors.Is(s.in.err, syscall.EINTR); {
-			s.in.n, s.in.err = read(fd, s.in.p)
+			s.in.n, s.in.err = Read(fd, s.in.p)
 		}
 		return !s.waits || !errors.Is(s.in.err, syscall.EAGAIN)
 	}

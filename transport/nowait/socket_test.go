@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hmcfs/hmcfs/tests/kit"
 )
 
@@ -66,5 +68,30 @@ func TestAwait(t *testing.T) {
 	}
 	if n, err := s.Await(got); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: %d, %v", n, err)
+	}
+}
+
+// TestReceive reads from a socket in blocking mode: nothing, bytes, and the end.
+func TestReceive(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(pair[0]) }()
+	got := make([]byte, 10)
+	if n, err := Receive(uintptr(pair[0]), got); n != 0 || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("of nothing: %d, %v", n, err)
+	}
+	if _, err = unix.Write(pair[1], []byte("bytes")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Receive(uintptr(pair[0]), got); err != nil || string(got[:n]) != "bytes" {
+		t.Errorf("%q, %v", got[:n], err)
+	}
+	if err = unix.Close(pair[1]); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Receive(uintptr(pair[0]), got); n != 0 || err != nil {
+		t.Errorf("at the end: %d, %v", n, err)
 	}
 }
