@@ -18,19 +18,27 @@ import (
 // crowd is the number of clients at once.
 const crowd = 8
 
-// crowdRow compares clients at once, each a process, with one.
+// crowdRow compares clients at once, each a process, with one. Redis, which never polls, shows what the processes cost.
 func (c *beside) crowdRow() row {
-	most := time.Duration(max(1, c.lobby.opts.calls)) * 200 * time.Microsecond
+	most := time.Duration(max(1, c.lobby.opts.calls)) * 500 * time.Microsecond
 	at := func(n int) func(context.Context) (float64, error) {
 		return func(ctx context.Context) (float64, error) { return c.crowd(ctx, n, most) }
 	}
 	many := fmt.Sprintf("%d clients", crowd)
+	redis := func(n int) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) { return c.redis.crowd(ctx, n, smallKey, 4*c.lobby.opts.calls) }
+	}
 	return row{
 		name: "mget of " + short(smallKey) + " by " + many + " at once", unit: perSecond,
-		sides: []side{{Name: many, Prepare: c.server, Run: at(crowd)}, {Name: "one client", Prepare: c.server, Run: at(1)}},
+		sides: []side{
+			{Name: many, Prepare: c.server, Run: at(crowd)}, {Name: "one client", Prepare: c.server, Run: at(1)},
+			{Name: fmt.Sprintf("%d of redis-benchmark", crowd), Prepare: c.server, Run: redis(crowd)},
+			{Name: "one of redis-benchmark", Prepare: c.server, Run: redis(1)},
+		},
 		wants: []want{{of: many, against: "one client", bound: 2}},
 		notes: []string{
 			fmt.Sprintf("Calls per second during %v. Each client is a process with a session, which reads a key of its own, one call after the other.", most),
+			fmt.Sprintf("Those of Redis are processes too, each with %d SETs and then as many GETs, which count.", 4*c.lobby.opts.calls),
 		},
 	}
 }

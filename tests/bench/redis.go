@@ -4,12 +4,14 @@ import (
 	"context"
 	_ "embed"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/measure"
@@ -56,6 +58,21 @@ func (r *redis) rate(ctx context.Context, call string, size devices.Size, calls,
 		return 0, err
 	}
 	return redisRate(out, call)
+}
+
+// crowd returns the GETs per second of n processes together, each of which makes some calls one after the other.
+func (r *redis) crowd(ctx context.Context, n int, size devices.Size, calls int) (float64, error) {
+	rates, errs := make([]float64, n), make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { rates[i], errs[i] = r.rate(ctx, "GET", size, calls, 1) })
+	}
+	all.Wait()
+	sum := 0.0
+	for _, rate := range rates {
+		sum += rate
+	}
+	return sum, errors.Join(errs...)
 }
 
 // redisRate parses the report: "SET","47619.05",….
