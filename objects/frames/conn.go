@@ -47,10 +47,15 @@ type Conn struct {
 	wait waiter
 	// ends is that of AwaitEnd.
 	ends waiter
-	// try is attempt, made once.
-	try func(fd uintptr) bool
+	// try is attempt, and put attemptWrite, both made once.
+	try, put func(fd uintptr) bool
 	// cut is true when the next Read, or that in progress, returns os.ErrDeadlineExceeded.
 	cut atomic.Bool
+
+	// The following fields belong to the writing goroutine: what it writes, and what became of that.
+	out    []byte
+	sent   int
+	unsent error
 
 	// The following fields belong to the reading goroutine.
 	into []byte
@@ -74,7 +79,7 @@ func (c *Conn) Expect(longer time.Duration) { c.patience = longer }
 // closes the one that it gets, and owns the channel, which is nil for none.
 func Adopt(c *net.UnixConn, channel *Channel, limit time.Duration) (_ *Conn, err error) {
 	k := &Conn{Descriptors: channel}
-	k.try = k.attempt
+	k.try, k.put = k.attempt, k.attemptWrite
 	k.file, err = adoptFile(c, limit)
 	if err = errors.Join(err, c.Close()); err == nil {
 		k.raw, err = k.file.SyscallConn()
@@ -328,7 +333,10 @@ func (c *Conn) Interrupt() {
 // Write sends a frame, in pieces one after the other.
 func (c *Conn) Write(frame []byte, more ...[]byte) error {
 	if len(more) == 0 {
-		_, err := c.file.Write(frame)
+		n, err := c.send(frame)
+		if err == nil && n < len(frame) {
+			_, err = c.file.Write(frame[n:])
+		}
 		return err
 	}
 	pieces := append([][]byte{frame}, more...)
@@ -346,6 +354,23 @@ func (c *Conn) Write(frame []byte, more ...[]byte) error {
 		}
 	}
 	return nil
+}
+
+// send writes as much of a frame as there is room for, often all of it.
+func (c *Conn) send(frame []byte) (n int, err error) {
+	c.out, c.sent, c.unsent = frame, 0, nil
+	err = c.raw.Write(c.put)
+	c.out = nil
+	if errors.Is(c.unsent, unix.EAGAIN) || errors.Is(c.unsent, unix.EINTR) {
+		c.unsent = nil
+	}
+	return c.sent, errors.Join(err, os.NewSyscallError("sendto", c.unsent))
+}
+
+// attemptWrite makes one attempt to write.
+func (c *Conn) attemptWrite(fd uintptr) bool {
+	c.sent, c.unsent = nowait.Send(fd, c.out)
+	return true
 }
 
 // writev writes a part of the pieces.

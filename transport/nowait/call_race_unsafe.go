@@ -20,11 +20,25 @@ func Receive(fd uintptr, p []byte) (int, error) {
 	if n, err := unix.Poll(here[:], 0); n <= 0 {
 		return 0, cmp.Or(err, error(syscall.EAGAIN))
 	}
-	return Read(fd, p)
+	n, err := Read(fd, p)
+	return max(n, 0), err
 }
 
 // write is Read in the other direction.
 func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
+
+// Send makes one attempt to write to a socket that blocks otherwise. With the race detector it waits if there is room for a
+// part only.
+//
+// Errors: those of write(2).
+func Send(fd uintptr, p []byte) (int, error) {
+	here := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(here[:], 0); n <= 0 {
+		return 0, cmp.Or(err, error(syscall.EAGAIN))
+	}
+	n, err := write(fd, p)
+	return max(n, 0), err
+}
 
 // sendMessage is sendmsg(2).
 func sendMessage(fd uintptr, head *unix.Msghdr) (int, error) {

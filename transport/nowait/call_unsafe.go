@@ -26,6 +26,14 @@ func write(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
+// Send makes one attempt to write to a socket that blocks otherwise.
+//
+// Errors: those of send(2), which is not repeated after an EINTR.
+func Send(fd uintptr, p []byte) (int, error) {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	return counted(unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), flags, 0, 0))
+}
+
 // sendMessage is sendmsg(2).
 func sendMessage(fd uintptr, head *unix.Msghdr) (int, error) {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL

@@ -71,14 +71,20 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestReceive reads from a socket in blocking mode: nothing, bytes, and the end.
-func TestReceive(t *testing.T) {
+// TestReceiveAndSend reads from a socket in blocking mode: nothing, bytes, and the end; and writes to it.
+func TestReceiveAndSend(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(pair[0]) }()
 	got := make([]byte, 10)
+	if n, err := Send(uintptr(pair[0]), []byte("there")); n != 5 || err != nil {
+		t.Errorf("sent %d, %v", n, err)
+	}
+	if n, err := Receive(uintptr(pair[1]), got); err != nil || string(got[:n]) != "there" {
+		t.Errorf("%q, %v", got[:n], err)
+	}
 	if n, err := Receive(uintptr(pair[0]), got); n != 0 || !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("of nothing: %d, %v", n, err)
 	}
@@ -93,5 +99,8 @@ func TestReceive(t *testing.T) {
 	}
 	if n, err := Receive(uintptr(pair[0]), got); n != 0 || err != nil {
 		t.Errorf("at the end: %d, %v", n, err)
+	}
+	if n, err := Send(uintptr(pair[0]), []byte("late")); n != 0 || !errors.Is(err, unix.EPIPE) {
+		t.Errorf("sent after the end: %d, %v", n, err)
 	}
 }

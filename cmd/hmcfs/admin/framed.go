@@ -20,6 +20,7 @@ import (
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
+	"github.com/hmcfs/hmcfs/transport/nowait"
 )
 
 const (
@@ -71,6 +72,9 @@ type framed struct {
 
 	// sending is held while a frame is written.
 	sending sync.Mutex
+	// out writes what the client has room for.
+	// +checklocks:sending
+	out *nowait.Writer
 	// deadline is the time at which writes fail.
 	// +checklocks:sending
 	deadline time.Time
@@ -108,6 +112,9 @@ func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channe
 	}
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
+		return err
+	}
+	if f.out, err = nowait.NewWriter(c.UnixConn); err != nil {
 		return err
 	}
 	f.poller, f.in = poller, bufio.NewReaderSize(poller, frameBuffer)
@@ -376,7 +383,11 @@ func (f *framed) send(b []byte) error {
 			return f.broken
 		}
 	}
-	if _, f.broken = f.conn.Write(b); f.broken != nil {
+	n, err := f.out.Try(b)
+	if f.broken = err; err == nil && n < len(b) {
+		_, f.broken = f.conn.Write(b[n:])
+	}
+	if f.broken != nil {
 		_ = f.conn.Close() // the client has not read for too long, or is gone
 	}
 	return f.broken
