@@ -207,7 +207,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 // attempt polls, and waits for a limited time. Its result says that the runtime has nothing to
 // wait for.
 func (c *Conn) attempt(fd uintptr) bool {
-	if !c.spin(fd) && !(c.there(int32(fd), dozeFor) && c.receive(fd)) {
+	if done := c.spin(fd) || c.there(int32(fd), dozeFor) && c.receive(fd); !done {
 		c.err = unix.EAGAIN
 	}
 	return true

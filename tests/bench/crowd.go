@@ -26,12 +26,15 @@ func (c *beside) crowdRow() row {
 	}
 	many := fmt.Sprintf("%d clients", crowd)
 	redis := func(n int) func(context.Context) (float64, error) {
-		return func(ctx context.Context) (float64, error) { return c.redis.crowd(ctx, n, smallKey, 4*c.lobby.opts.calls) }
+		return func(ctx context.Context) (float64, error) {
+			return c.redis.crowd(ctx, n, smallKey, 4*c.lobby.opts.calls)
+		}
 	}
 	return row{
 		name: "mget of " + short(smallKey) + " by " + many + " at once", unit: perSecond,
 		sides: []side{
-			{Name: many, Prepare: c.server, Run: at(crowd)}, {Name: "one client", Prepare: c.server, Run: at(1)},
+			{Name: many, Prepare: c.server, Run: at(crowd)},
+			{Name: "one client", Prepare: c.server, Run: at(1)},
 			{Name: fmt.Sprintf("%d of redis-benchmark", crowd), Prepare: c.server, Run: redis(crowd)},
 			{Name: "one of redis-benchmark", Prepare: c.server, Run: redis(1)},
 		},

@@ -71,36 +71,36 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestReceiveAndSend reads from a socket in blocking mode: nothing, bytes, and the end; and writes to it.
+// TestReceiveAndSend reads from a socket in blocking mode, in turn nothing, bytes, and the end; and writes to it.
 func TestReceiveAndSend(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	here, there := uintptr(pair[0]), uintptr(pair[1])
 	defer func() { _ = unix.Close(pair[0]) }()
-	got := make([]byte, 10)
-	if n, err := Send(uintptr(pair[0]), []byte("there")); n != 5 || err != nil {
-		t.Errorf("sent %d, %v", n, err)
+	receive := func(fd uintptr, want string, failure error) {
+		t.Helper()
+		got := make([]byte, 10)
+		n, failed := Receive(fd, got)
+		if string(got[:max(n, 0)]) != want || !errors.Is(failed, failure) || n < 0 {
+			t.Errorf("received %d: %q, %v; not %q, %v", n, got, failed, want, failure)
+		}
 	}
-	if n, err := Receive(uintptr(pair[1]), got); err != nil || string(got[:n]) != "there" {
-		t.Errorf("%q, %v", got[:n], err)
+	send := func(fd uintptr, text string, sent int, failure error) {
+		t.Helper()
+		if n, failed := Send(fd, []byte(text)); n != sent || !errors.Is(failed, failure) {
+			t.Errorf("sent %d, %v; not %d, %v", n, failed, sent, failure)
+		}
 	}
-	if n, err := Receive(uintptr(pair[0]), got); n != 0 || !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("of nothing: %d, %v", n, err)
-	}
-	if _, err = unix.Write(pair[1], []byte("bytes")); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := Receive(uintptr(pair[0]), got); err != nil || string(got[:n]) != "bytes" {
-		t.Errorf("%q, %v", got[:n], err)
-	}
+	receive(here, "", unix.EAGAIN)
+	send(here, "question", 8, nil)
+	receive(there, "question", nil)
+	send(there, "answer", 6, nil)
+	receive(here, "answer", nil)
 	if err = unix.Close(pair[1]); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := Receive(uintptr(pair[0]), got); n != 0 || err != nil {
-		t.Errorf("at the end: %d, %v", n, err)
-	}
-	if n, err := Send(uintptr(pair[0]), []byte("late")); n != 0 || !errors.Is(err, unix.EPIPE) {
-		t.Errorf("sent after the end: %d, %v", n, err)
-	}
+	receive(here, "", nil)
+	send(here, "late", 0, unix.EPIPE)
 }
