@@ -106,15 +106,16 @@ type framed struct {
 // attendFrames serves the frames of a session, with a channel and the client's end of that, which it closes once the client has it. It
 // returns when the session must end.
 func (s *Server) attendFrames(ctx context.Context, c *conn, one *session, channel *frames.Channel, theirs *os.File) error {
+	out, err := nowait.NewWriter(c.UnixConn)
+	if err != nil {
+		return err
+	}
 	f := &framed{
-		server: s, conn: c, one: one, channel: channel, verbs: s.numbered, most: maxForeignCalls,
+		server: s, conn: c, out: out, one: one, channel: channel, verbs: s.numbered, most: maxForeignCalls,
 		calls: map[uint64]callLife{}, watches: map[uint64]chan struct{}{}, over: make(chan error, 1),
 	}
 	poller, err := frames.NewPoller(c.UnixConn, s.pollers)
 	if err != nil {
-		return err
-	}
-	if f.out, err = nowait.NewWriter(c.UnixConn); err != nil {
 		return err
 	}
 	f.poller, f.in = poller, bufio.NewReaderSize(poller, frameBuffer)
