@@ -15,8 +15,9 @@ const (
 )
 
 // Burst makes copies within mapped files, one after the other. Most calls with many keys have small ones, of which
-// the accounting takes longer than the bytes: a Burst enters the engine once, and adds to its counters at the end. It measures
-// one of eight copies of the same size up to 64 KiB, and counts the others with that time.
+// the accounting takes longer than the bytes: a Burst adds to the engine's counters at its end. It measures
+// one of eight copies of the same size up to 64 KiB, and counts the others with that time, unless it has taken more than twice as long as
+// the one that was measured before: the first access to a page, and what interrupts a copy, stand for themselves.
 //
 // The zero value is ready to use, by one goroutine at a time, and may be used again after End.
 type Burst struct {
@@ -30,23 +31,21 @@ type Burst struct {
 	took time.Duration
 }
 
-// Begin makes an engine ready for copies. It reports whether the engine is open; if so, End must follow.
-func (b *Burst) Begin(e *Engine) bool {
-	if !e.gate.Enter() {
-		return false
-	}
-	*b = Burst{engine: e}
-	return true
-}
+// Begin prepares for copies by an engine, after which End must follow.
+func (b *Burst) Begin(e *Engine) { *b = Burst{engine: e} }
 
 // Begun reports whether End must follow.
 func (b *Burst) Begun() bool { return b != nil && b.engine != nil }
 
-// Copy copies n bytes from one mapped file of a device to another, or within one, at byte offsets to and from. They may overlap: dst
-// then holds what src held before. It is not interrupted.
+// Copy copies n bytes from one mapped file of a device to another, or within one mapping, at byte offsets to and from. They may
+// overlap: dst then holds what src held before. The mappings must not be two of one file, see Alias. It is not interrupted.
 //
-// Errors: devices.ErrRange for a range that is not inside its mapping; nothing has been copied then.
+// Errors: devices.ErrRange for a range that is not inside its mapping; nothing has been copied then. devices.ErrClosed after the engine's Close.
 func (b *Burst) Copy(device devices.Name, dst *Mapping, to uint64, src *Mapping, from, n uint64) error {
+	if !b.engine.gate.Enter() {
+		return errEngineClosed()
+	}
+	defer b.engine.gate.Leave()
 	info := CopyInfo{Path: PathD2D, Device: device, Peer: device, Bytes: devices.Size(n)}
 	if !dst.holds(to, n) || !src.holds(from, n) {
 		info.Err = fmt.Errorf("copy %v within %s: from %d of %d bytes to %d of %d: %w",
@@ -63,12 +62,7 @@ func (b *Burst) Copy(device devices.Name, dst *Mapping, to uint64, src *Mapping,
 	} else {
 		start := b.engine.clock()
 		copy(dst.bytes[to:to+n], src.bytes[from:from+n])
-		now := b.engine.clock()
-		b.engine.last.Store(int64(now))
-		b.took, b.size, b.left = now-start, info.Bytes, 0
-		if info.Bytes <= burstSize {
-			b.left = burstTimed - 1
-		}
+		b.measured(info.Bytes, start)
 	}
 	info.Duration = b.took
 	if key := (rowKey{info.Path, device}); key != b.key {
@@ -82,14 +76,23 @@ func (b *Burst) Copy(device devices.Name, dst *Mapping, to uint64, src *Mapping,
 	return nil
 }
 
-// End counts the copies. It does nothing if Begin has not been called, or has returned false.
-func (b *Burst) End() {
-	if !b.Begun() {
-		return
+// measured records the time of a copy that has just ended, for those that follow.
+func (b *Burst) measured(n devices.Size, start time.Duration) {
+	now := b.engine.clock()
+	b.engine.last.Store(int64(now))
+	usual := b.size == n && now-start <= 2*b.took
+	b.took, b.size, b.left = now-start, n, 0
+	if usual && n <= burstSize {
+		b.left = burstTimed - 1
 	}
-	b.settle()
-	b.engine.gate.Leave()
-	b.engine = nil
+}
+
+// End counts the copies. It does nothing without Begin.
+func (b *Burst) End() {
+	if b.Begun() {
+		b.settle()
+		b.engine = nil
+	}
 }
 
 func (b *Burst) settle() {
@@ -98,6 +101,9 @@ func (b *Burst) settle() {
 		b.sums = sums{}
 	}
 }
+
+// Alias reports whether two mappings are different ones of the same file: their ranges may overlap although their addresses do not.
+func (m *Mapping) Alias(of *Mapping) bool { return m != of && m.dev == of.dev && m.ino == of.ino }
 
 // holds reports whether a range is inside the mapping.
 func (m *Mapping) holds(off, n uint64) bool {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
 	"github.com/hmcfs/hmcfs/tests/conformance/transporttest"
@@ -36,17 +38,18 @@ func TestBurst(t *testing.T) {
 	from, want := kit.Bytes(3, 0, size), kit.Bytes(4, 0, size)
 	src, _ := mapSealed(t, from)
 	dst, file := mapSealed(t, want)
-	told := 0
+	var told []transport.CopyInfo
 	e := newEngine(t, transport.Options{Listener: transport.Listener{Copied: func(i transport.CopyInfo) {
-		told++
+		told = append(told, i)
 		if i.Path != transport.PathD2D || i.Device != "host" || i.Peer != "host" {
 			t.Errorf("reported: %+v", i)
 		}
 	}}})
 	var b transport.Burst
-	if b.Begun() || !b.Begin(e) || !b.Begun() {
-		t.Fatal("it does not begin")
+	if b.Begun() {
+		t.Error("begun before Begin")
 	}
+	b.Begin(e)
 	moved, copies := uint64(0), uint64(0)
 	for i, n := range []uint64{1, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096, 70_000, 70_000, 5, 4096, 0} {
 		off, at := uint64(i)*31_337%(size-n), uint64(i)*77_773%(size-n)
@@ -80,8 +83,60 @@ func TestBurst(t *testing.T) {
 	if p.Path != transport.PathD2D || p.Device != "host" || p.Operations != copies || p.Bytes != moved || last != copies || p.Seconds <= 0 {
 		t.Errorf("%d copies of %d bytes are counted as %+v", copies, moved, p)
 	}
-	if told != int(copies) {
-		t.Errorf("%d of %d reported", told, copies)
+	if len(told) != int(copies) {
+		t.Errorf("%d of %d reported", len(told), copies)
+	}
+}
+
+// TestBurstMeasuresSome makes small copies, most of which have the time of another one, and copies that do not: large ones, and those of
+// another size than the one before.
+func TestBurstMeasuresSome(t *testing.T) {
+	m, _ := mapSealed(t, kit.Bytes(8, 0, 1<<20))
+	var took []time.Duration
+	e := newEngine(t, transport.Options{Listener: transport.Listener{Copied: func(i transport.CopyInfo) { took = append(took, i.Duration) }}})
+	var b transport.Burst
+	b.Begin(e)
+	defer b.End()
+	// alike returns how many copies are in sequences of eight with the same time.
+	alike := func(sizes ...uint64) (n int) {
+		took = nil
+		for _, size := range sizes {
+			if err := b.Copy("host", m, 0, m, 1<<19, size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for from, i := 0, 0; i <= len(took); i++ {
+			if i == len(took) || took[i] != took[from] {
+				if i-from >= 8 {
+					n += i - from
+				}
+				from = i
+			}
+		}
+		return n
+	}
+	if n := alike(slices.Repeat([]uint64{4096}, 800)...); n < 200 {
+		t.Errorf("%d of 800 small copies have the time of another one", n)
+	}
+	if n := alike(slices.Repeat([]uint64{100_000}, 200)...); n > 0 {
+		t.Errorf("%d of 200 large copies have the time of another one", n)
+	}
+	if n := alike(slices.Repeat([]uint64{30_000, 60_000}, 100)...); n > 0 {
+		t.Errorf("%d of 200 copies of two sizes have the time of another one", n)
+	}
+}
+
+// TestAliases finds two mappings of one file, whose overlap their addresses do not show.
+func TestAliases(t *testing.T) {
+	a, f := mapSealed(t, kit.Bytes(9, 0, 8192))
+	other, _ := mapSealed(t, kit.Bytes(9, 0, 8192))
+	again, err := new(transport.Mappings).Map(f, 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Release() }()
+	if a.Alias(a) || a.Alias(other) || !a.Alias(again) || !again.Alias(a) {
+		t.Errorf("itself %v, another file %v, another mapping %v and %v", a.Alias(a), a.Alias(other), a.Alias(again), again.Alias(a))
 	}
 }
 
@@ -91,9 +146,7 @@ func TestBurstStaysInside(t *testing.T) {
 	b, file := mapSealed(t, kit.Bytes(6, 0, 4096))
 	e := newEngine(t, transport.Options{})
 	var burst transport.Burst
-	if !burst.Begin(e) {
-		t.Fatal("it does not begin")
-	}
+	burst.Begin(e)
 	defer burst.End()
 	wrong := []struct{ to, from, n uint64 }{{0, 8192, 1}, {4096, 0, 1}, {1, 0, 4096}, {0, 1, 8192}, {0, 1<<64 - 1, 2}, {1<<64 - 4096, 0, 8192}}
 	for _, c := range wrong {
@@ -110,31 +163,26 @@ func TestBurstStaysInside(t *testing.T) {
 	}
 }
 
-// TestBurstAndClose has Close wait for the end of a burst, and none begins afterwards.
-func TestBurstAndClose(t *testing.T) {
+// TestBurstAfterClose closes an engine during a burst: it does not wait for the end of that, and nothing is copied afterwards.
+func TestBurstAfterClose(t *testing.T) {
 	e, err := transport.New(transport.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b, other transport.Burst
-	if !b.Begin(e) {
-		t.Fatal("it does not begin")
+	want := kit.Bytes(10, 0, 8192)
+	m, f := mapSealed(t, want)
+	var b transport.Burst
+	b.Begin(e)
+	if err = e.Close(); err != nil {
+		t.Fatal(err)
 	}
-	closed := make(chan error, 1)
-	go func() { closed <- e.Close() }()
-	for other.Begin(e) { // until Close has begun
-		other.End()
-	}
-	select {
-	case err = <-closed:
-		t.Fatalf("closed during a burst: %v", err)
-	default:
+	if err = b.Copy("host", m, 0, m, 4096, 4096); !errors.Is(err, devices.ErrClosed) {
+		t.Errorf("after Close: %v", err)
 	}
 	b.End()
-	if err = <-closed; err != nil {
-		t.Error(err)
+	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("bytes were changed, %v", err)
 	}
-	other.End() // it has not begun
 }
 
 // TestBurstAllocations keeps a burst free of allocations.

@@ -95,7 +95,8 @@ func bucketOf(d time.Duration) int {
 // sums are counts of copies without an error that are added to a row together.
 type sums struct {
 	operations, bytes, nanos uint64
-	latency                  [bounds + 1]uint64
+	// latency has the copies that are longer than all bounds last, which no bucket counts.
+	latency [bounds + 1]uint64
 }
 
 func (s *sums) add(n devices.Size, took time.Duration) {

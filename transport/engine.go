@@ -27,7 +27,7 @@ type Engine struct {
 	// made is the time from which the clock counts: a reading of a duration takes half as long as
 	// that of a time.
 	made time.Time
-	// last is the clock at the end of the last copy, and base a recent time.
+	// last is the clock at the end of the last copy that was measured, and base a recent time.
 	last atomic.Int64
 	base atomic.Pointer[time.Time]
 	// listens reports whether a Listener was given.
@@ -152,8 +152,8 @@ func (e *Engine) Close() error { return e.close() }
 // clock returns the time since the engine was made.
 func (e *Engine) clock() time.Duration { return time.Since(e.made) }
 
-// Recent returns the time at which a copy ended last. After a copy of the caller that is the time now,
-// without a reading of the clock.
+// Recent returns the time at which a copy ended last, or the last one of a burst that was measured. After a copy of the caller
+// that is about the time now, without a reading of the clock.
 func (e *Engine) Recent() time.Time {
 	last := e.made.Add(time.Duration(e.last.Load()))
 	if base := e.base.Load(); base != nil && last.Sub(*base) < recentFor {

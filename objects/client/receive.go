@@ -46,6 +46,9 @@ func (r *receiver) next() (frames.Header, part, error) {
 			to = r.p.body[r.got:]
 		} else {
 			to = to[r.got-len(r.p.body):]
+			if len(to) == sessionBuffer { // it would be taken for the buffer, see frames.LongestPlain
+				to = to[:len(to)-1]
+			}
 		}
 		n, err := r.in.Read(to)
 		if r.got += n; err != nil {

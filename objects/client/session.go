@@ -97,7 +97,7 @@ const (
 	// sendLimit bounds the time for which a daemon may read nothing; the session ends then.
 	sendLimit = 30 * time.Second
 	// sessionBuffer is the size, in bytes, of the buffer for received frames.
-	sessionBuffer = 16 << 10
+	sessionBuffer = frames.LongestPlain
 )
 
 // OpenSession opens a session with the daemon that listens at a socket: a client of

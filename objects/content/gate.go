@@ -41,9 +41,6 @@ type generation struct {
 // enter admits a reader. The caller passes the result to leave; nil is that of a reader that state counts.
 func (g *gate) enter() *generation {
 	for g.state.Add(1)&queued != 0 {
-		if ready := g.uncount(); ready != nil { // it was the last one for a moment, and may hold locks
-			go runAll(ready)
-		}
 		if in := g.enterLast(); in != nil {
 			return in
 		}
@@ -51,42 +48,46 @@ func (g *gate) enter() *generation {
 	return nil
 }
 
-// enterLast admits a reader to the current generation; nil is returned if nothing is queued.
+// enterLast admits a reader that state counts, since it has entered a moment too late, to the current generation instead. It returns nil,
+// and has only removed the reader from state, if nothing is queued any more. If it was the last one in state, what has waited for
+// those runs when it leaves: the caller of enter may hold locks.
 func (g *gate) enterLast() *generation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.state.Add(^uint64(0)) == queued {
+		g.allLeftLocked()
+	}
 	if g.last != nil {
 		g.last.readers++
 	}
 	return g.last
 }
 
+// allLeftLocked records that state counts no readers.
+//
+// +checklocks:g.mu
+func (g *gate) allLeftLocked() {
+	if g.counted != nil {
+		g.counted.readers, g.counted = 0, nil
+	}
+}
+
 // leave removes a reader and runs the frees that waited for it.
 func (g *gate) leave(in *generation) {
-	if in == nil {
-		runAll(g.uncount())
+	if in == nil && g.state.Add(^uint64(0)) != queued {
 		return
 	}
 	g.mu.Lock()
-	in.readers--
+	if in != nil {
+		in.readers--
+	} else if g.state.Load() == queued { // else enterLast will notice it
+		g.allLeftLocked()
+	}
 	ready := g.ripeLocked()
 	g.mu.Unlock()
-	runAll(ready)
-}
-
-// uncount removes a reader from state. It returns the frees that have waited for the last one.
-func (g *gate) uncount() (ready []func()) {
-	if g.state.Add(^uint64(0)) != queued {
-		return nil
+	for _, free := range ready {
+		free()
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	// A reader that is about to notice that something is queued is counted for a moment, and calls this then.
-	if g.counted != nil && g.state.Load() == queued {
-		g.counted.readers, g.counted = 0, nil
-		ready = g.ripeLocked()
-	}
-	return ready
 }
 
 // after runs free as soon as no reader is left that entered before now. Readers that enter
@@ -114,7 +115,7 @@ func (g *gate) after(free func()) {
 // +checklocks:g.mu
 func (g *gate) ripeLocked() []func() {
 	var ready []func()
-	for g.first.readers == 0 {
+	for g.first != nil && g.first.readers == 0 {
 		if g.first == g.last {
 			g.first, g.last = nil, nil
 			g.state.And(^uint64(queued))
@@ -124,10 +125,4 @@ func (g *gate) ripeLocked() []func() {
 		g.first = g.first.next
 	}
 	return ready
-}
-
-func runAll(all []func()) {
-	for _, fn := range all {
-		fn()
-	}
 }

@@ -26,6 +26,9 @@ const (
 	// wait to the runtime. A thread that sleeps in the kernel is woken by the peer itself, and
 	// goes on without the runtime's search for work.
 	dozeFor = 2 * time.Millisecond
+	// LongestPlain is the length, in bytes, of the longest read into memory that is surely that of a buffer. The memory of a longer one may
+	// be the caller's, and have to be fetched from a disk or another machine: the runtime is told of that wait.
+	LongestPlain = 16 << 10
 	// firstFree is the lowest descriptor of a Conn: those below are of standard files.
 	firstFree = 3
 )
@@ -215,8 +218,12 @@ func (c *Conn) attempt(fd uintptr) bool {
 
 // receive makes one attempt to read. It reports whether the read is done.
 func (c *Conn) receive(fd uintptr) bool {
+	attempt := nowait.Receive
+	if len(c.into) > LongestPlain {
+		attempt = nowait.ReceivePaged
+	}
 	for {
-		n, err := nowait.Receive(fd, c.into)
+		n, err := attempt(fd, c.into)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue

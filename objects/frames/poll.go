@@ -67,11 +67,11 @@ type Poller struct {
 	// looked is true if poll was called during this Read: it sleeps after the first call.
 	looked  bool
 	backoff backoff
-	// patience is the time for which a read polls before it sleeps, beyond pollFor.
+	// patience is the time for which the next read polls before it sleeps, beyond pollFor.
 	patience time.Duration
 }
 
-// Expect sets how long the next reads poll, beyond the usual time, for the next call of a peer that is busy with a long answer.
+// Expect sets how long the next read polls, beyond the usual time, for the next call of a peer that is busy with a long answer.
 func (p *Poller) Expect(longer time.Duration) { p.patience = longer }
 
 // backoff has reads poll less often after polls that found nothing.
@@ -112,7 +112,7 @@ func NewPoller(c syscall.Conn, all *Pollers) (*Poller, error) {
 func (p *Poller) Read(b []byte) (int, error) {
 	p.into, p.n, p.err, p.looked = b, 0, nil, false
 	err := p.raw.Read(p.try)
-	p.into = nil
+	p.into, p.patience = nil, 0
 	if err == nil {
 		err = p.err
 	}

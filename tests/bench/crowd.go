@@ -41,7 +41,8 @@ func (c *beside) crowdRow() row {
 		wants: []want{{of: many, against: "one client", bound: 2}},
 		notes: []string{
 			fmt.Sprintf("Calls per second during %v. Each client is a process with a session, which reads a key of its own, one call after the other.", most),
-			fmt.Sprintf("Those of Redis are processes too, each with %d SETs and then as many GETs, which count.", 4*c.lobby.opts.calls),
+			fmt.Sprintf("Those of Redis are processes too, each with %d SETs and then as many GETs of one key, which count; they begin when they", 4*c.lobby.opts.calls),
+			"are ready, so that some call while fewer do, and their sum is rather too large.",
 		},
 	}
 }

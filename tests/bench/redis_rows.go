@@ -182,25 +182,9 @@ type load struct {
 	size        devices.Size
 }
 
-// measured returns a side that prepares a client's keys with one call, and measures another. The first time it does so without
-// a result: a daemon that has just started gets its memory from the kernel page by page.
+// measured returns a side that prepares a client's keys with one call, and measures another.
 func (c *beside) measured(name string, l load, prepare, call func(*remote, context.Context) error) side {
-	once := c.timed(l, prepare, call)
-	warm := false
 	return side{Name: name, Run: func(ctx context.Context) (float64, error) {
-		if !warm {
-			if _, err := once(ctx); err != nil {
-				return 0, err
-			}
-			warm = true
-		}
-		return once(ctx)
-	}}
-}
-
-// timed returns a function that prepares a client's keys with one call, and returns the seconds that another takes.
-func (c *beside) timed(l load, prepare, call func(*remote, context.Context) error) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
 		r, err := c.open(ctx, l.prefix, l.keys, l.size)
 		if err == nil {
 			err = prepare(r, ctx)
@@ -218,7 +202,24 @@ func (c *beside) timed(l load, prepare, call func(*remote, context.Context) erro
 			err = errors.Join(r.mget(ctx), r.check(), r.forget(ctx))
 		}
 		return took, err
+	}}
+}
+
+// warmed returns sides that run once before they count: a server that has just started gets its memory from the kernel page by page.
+func warmed(sides ...side) []side {
+	for i := range sides {
+		run, warm := sides[i].Run, false
+		sides[i].Run = func(ctx context.Context) (float64, error) {
+			if !warm {
+				if _, err := run(ctx); err != nil {
+					return 0, err
+				}
+				warm = true
+			}
+			return run(ctx)
+		}
 	}
+	return sides
 }
 
 func (c *beside) server(ctx context.Context) error {
@@ -258,27 +259,28 @@ func (c *beside) single(call string, size devices.Size, bound float64) row {
 	}
 	return row{
 		name: call + " one key of " + short(size) + ", beside Redis", unit: micros,
-		sides: []side{
+		sides: warmed(
 			ours, extra,
-			{Name: "redis-benchmark", Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
+			side{Name: "redis-benchmark", Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
 				rate, err := c.redis.rate(ctx, command, size, times, 1)
 				return 1 / rate, err
 			}},
 			python("Python", "hmcfs", func() string { return c.lobby.lab.mnt.Point }),
 			python("redis-py", "redis", func() string { return c.redis.Socket }),
-		},
+		),
 		wants: []want{
 			{of: ours.Name, against: "redis-benchmark", bound: bound, atMost: true},
 			{of: "Python", against: "redis-py", bound: 1, atMost: true},
 		},
 		notes: []string{
 			fmt.Sprintf("Each the mean of %d calls of one client by a Unix socket, of %s of the same size in Redis. mset names", times, command),
-			"memory of the client by a new key, d2h copies it; mget reads either into registered memory. Python is the package hmcfs.",
+			"memory of the client by a new key, d2h copies it; mget reads either into registered memory. Python is the package hmcfs. Each side runs",
+			"once before it counts.",
 		},
 	}
 }
 
-// many compares calls of many keys with pipelines, and the ratio with a bound if that is not 0. Each call to set them has other
+// many compares calls of many keys with pipelines. bound is that of the ratio, 0 for none. Each call to set them has other
 // keys; the records of some 12 000 need not be in Badger before more are accepted.
 func (c *beside) many(call string, times int, bound float64) row {
 	times = max(1, times)
@@ -301,11 +303,11 @@ func (c *beside) many(call string, times int, bound float64) row {
 	}
 	return row{
 		name: label + ", beside Redis", unit: perSecond,
-		sides: []side{ours, {Name: "redis-benchmark", Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
+		sides: warmed(ours, side{Name: "redis-benchmark", Prepare: c.server, Run: func(ctx context.Context) (float64, error) {
 			return c.redis.rate(ctx, command, smallKey, inOneCall*times, inOneCall)
-		}}},
+		}}),
 		wants: wants,
-		notes: []string{fmt.Sprintf("Keys per second in %d calls; redis-benchmark has %d requests in a pipeline.", times, inOneCall)},
+		notes: []string{fmt.Sprintf("Keys per second in %d calls; redis-benchmark has %d requests in a pipeline. Both run once before they count.", times, inOneCall)},
 	}
 }
 

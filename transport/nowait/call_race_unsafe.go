@@ -27,6 +27,9 @@ func Receive(fd uintptr, p []byte) (int, error) {
 // write is Read in the other direction.
 func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
 
+// ReceivePaged is Receive.
+func ReceivePaged(fd uintptr, p []byte) (int, error) { return Receive(fd, p) }
+
 // Send makes one attempt to write to a socket that blocks otherwise. With the race detector it waits if there is room for a
 // part only.
 //

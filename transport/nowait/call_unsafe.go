@@ -16,6 +16,11 @@ func Read(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
+// ReceivePaged is Receive into memory that may have to be fetched first. The runtime is told of it.
+func ReceivePaged(fd uintptr, p []byte) (int, error) {
+	return counted(unix.Syscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0))
+}
+
 // Receive is Read for a socket that blocks otherwise.
 func Receive(fd uintptr, p []byte) (int, error) {
 	return counted(unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0))

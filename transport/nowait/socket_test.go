@@ -98,6 +98,11 @@ func TestReceiveAndSend(t *testing.T) {
 	receive(there, "question", nil)
 	send(there, "answer", 6, nil)
 	receive(here, "answer", nil)
+	send(there, "again", 5, nil)
+	got := make([]byte, 10)
+	if n, failed := ReceivePaged(here, got); string(got[:max(n, 0)]) != "again" || failed != nil {
+		t.Errorf("received %d: %q, %v", n, got, failed)
+	}
 	if err = unix.Close(pair[1]); err != nil {
 		t.Fatal(err)
 	}

@@ -75,13 +75,19 @@ func sharedWith(t *testing.T, s *client.Session, n devices.Size) (hetero.MemoryI
 	all, err := unix.Mmap(int(f.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	fatal(t, err)
 	t.Cleanup(func() { _ = unix.Munmap(all) })
+	return registeredWith(t, s, f, n), all
+}
+
+// registeredWith registers n bytes of a file in memory with a session.
+func registeredWith(t *testing.T, s *client.Session, f *os.File, n devices.Size) hetero.MemoryID {
+	t.Helper()
 	place := 0
 	id, err := s.PreRegister(t.Context(), hetero.Memory{
 		Device: "host", Files: []*os.File{f},
 		Share: &share.Memory{Family: "host", Size: n, Pieces: []share.Piece{{Kind: devices.HandleMemfd, FD: &place, Size: n}}},
 	})
 	fatal(t, err)
-	return id, all
+	return id
 }
 
 // TestAllocations bounds the allocations of calls by a session, of both sides together: the

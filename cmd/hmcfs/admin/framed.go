@@ -236,7 +236,6 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 	if err != nil {
 		return err
 	}
-	f.poller.Expect(min(time.Duration(len(c.q.Keys))*keyPatience, mostPatience))
 	switch i := int(h.Verb) - 1; {
 	case fault != nil:
 	case i < 0 || i >= len(f.verbs):
@@ -257,6 +256,7 @@ func (f *framed) call(ctx context.Context, h frames.Header) error {
 		go c.run(ctx)
 		return nil
 	}
+	f.poller.Expect(min(time.Duration(len(c.q.Keys))*keyPatience, mostPatience))
 	return f.take(ctx, c)
 }
 
