@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// pollFor is the time for which a reader polls before it sleeps. A wakeup costs about as
-	// much.
-	pollFor = 50 * time.Microsecond
+	// pollFor is the time for which a reader polls before it sleeps: longer than a peer takes to wake up and answer. With less, two
+	// that sleep stay asleep, since each finds nothing until the other has woken.
+	pollFor = 150 * time.Microsecond
 	// pollLook is the number of polls between two readings of the clock.
 	pollLook = 4
 	// mostMissed bounds the polls in a row that found nothing as far as they count: after n of
@@ -54,7 +54,7 @@ func (p *Pollers) leave() {
 	}
 }
 
-// Poller reads from a connection. Before it sleeps it polls for up to 50 µs, since most answers
+// Poller reads from a connection. Before it sleeps it polls for up to 150 µs, since most answers
 // and next calls arrive sooner than a sleeping process wakes up. After polls that found nothing it
 // polls less often. It must not be used concurrently.
 type Poller struct {

@@ -43,7 +43,7 @@ _RANGES = 64
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
 _RETURNING = -1
 # _MOMENT is the time, in seconds, for which a thread asks for a frame before it sleeps.
-_MOMENT = 50e-6
+_MOMENT = 150e-6
 
 
 class Answer:
