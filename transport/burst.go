@@ -1,7 +1,7 @@
 package transport
 
 import (
-	"fmt"
+	"context"
 	"time"
 
 	"github.com/hmcfs/hmcfs/devices"
@@ -25,7 +25,7 @@ type Burst struct {
 	// key is that of the row that sums are for, and sums what is to be added to it.
 	key  rowKey
 	sums sums
-	// left is the number of further copies of size bytes that take is the time of.
+	// left is the number of further copies of size bytes that are counted with the time took.
 	left int
 	size devices.Size
 	took time.Duration
@@ -35,27 +35,24 @@ type Burst struct {
 func (b *Burst) Begin(e *Engine) { *b = Burst{engine: e} }
 
 // Begun reports whether End must follow.
-func (b *Burst) Begun() bool { return b != nil && b.engine != nil }
+func (b *Burst) Begun() bool { return b.engine != nil }
 
-// Copy copies n bytes from one mapped file of a device to another, or within one mapping, at byte offsets to and from. They may
-// overlap: dst then holds what src held before. The mappings must not be two of one file, see Alias. It is not interrupted.
+// Copy copies n bytes from one mapped file of a device to another, or within one, at byte offsets to and from. They may
+// overlap: dst then holds what src held before. It is not interrupted.
 //
-// Errors: devices.ErrRange for a range that is not inside its mapping; nothing has been copied then. devices.ErrClosed after the engine's Close.
+// Errors: those of Engine.Copy.
 func (b *Burst) Copy(device devices.Name, dst *Mapping, to uint64, src *Mapping, from, n uint64) error {
+	info := CopyInfo{Path: PathD2D, Device: device, Peer: device, Bytes: devices.Size(n)}
+	// Two mappings of one file may overlap although their addresses do not.
+	if n == 0 || !dst.holds(to, info.Bytes) || !src.holds(from, info.Bytes) || dst != src && dst.isOfFile(src) {
+		_, err := b.engine.Copy(context.Background(),
+			MappedSpan(device, dst, int64(to), info.Bytes), MappedSpan(device, src, int64(from), info.Bytes))
+		return err
+	}
 	if !b.engine.gate.Enter() {
 		return errEngineClosed()
 	}
 	defer b.engine.gate.Leave()
-	info := CopyInfo{Path: PathD2D, Device: device, Peer: device, Bytes: devices.Size(n)}
-	if !dst.holds(to, n) || !src.holds(from, n) {
-		info.Err = fmt.Errorf("copy %v within %s: from %d of %d bytes to %d of %d: %w",
-			info.Bytes, device, from, len(src.bytes), to, len(dst.bytes), devices.ErrRange)
-		b.engine.ended(&info, b.engine.clock())
-		return info.Err
-	}
-	if n == 0 {
-		return nil // as Engine.Copy does
-	}
 	if b.left > 0 && b.size == info.Bytes {
 		b.left--
 		copy(dst.bytes[to:to+n], src.bytes[from:from+n])
@@ -70,9 +67,7 @@ func (b *Burst) Copy(device devices.Name, dst *Mapping, to uint64, src *Mapping,
 		b.key = key
 	}
 	b.sums.add(info.Bytes, b.took)
-	if b.engine.listens {
-		b.engine.opts.Listener.Copied(info)
-	}
+	b.engine.opts.Listener.copied(&info)
 	return nil
 }
 
@@ -100,13 +95,4 @@ func (b *Burst) settle() {
 		b.engine.counters.row(b.key).addAll(&b.sums)
 		b.sums = sums{}
 	}
-}
-
-// Alias reports whether two mappings are different ones of the same file: their ranges may overlap although their addresses do not.
-func (m *Mapping) Alias(of *Mapping) bool { return m != of && m.dev == of.dev && m.ino == of.ino }
-
-// holds reports whether a range is inside the mapping.
-func (m *Mapping) holds(off, n uint64) bool {
-	size := uint64(len(m.bytes))
-	return off <= size && n <= size-off
 }

@@ -126,17 +126,30 @@ func TestBurstMeasuresSome(t *testing.T) {
 	}
 }
 
-// TestAliases finds two mappings of one file, whose overlap their addresses do not show.
-func TestAliases(t *testing.T) {
-	a, f := mapSealed(t, kit.Bytes(9, 0, 8192))
-	other, _ := mapSealed(t, kit.Bytes(9, 0, 8192))
-	again, err := new(transport.Mappings).Map(f, 4096)
+// TestBurstWithinOneFile copies between two mappings of one file, whose overlap their addresses do not show, in both directions.
+func TestBurstWithinOneFile(t *testing.T) {
+	want := kit.Bytes(9, 0, 65536)
+	a, f := mapSealed(t, want)
+	again, err := new(transport.Mappings).Map(f, 65536)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = again.Release() }()
-	if a.Alias(a) || a.Alias(other) || !a.Alias(again) || !again.Alias(a) {
-		t.Errorf("itself %v, another file %v, another mapping %v and %v", a.Alias(a), a.Alias(other), a.Alias(again), again.Alias(a))
+	var b transport.Burst
+	b.Begin(newEngine(t, transport.Options{}))
+	defer b.End()
+	for _, c := range []struct {
+		dst, src *transport.Mapping
+		to, from uint64
+	}{{a, again, 1000, 500}, {again, a, 1000, 500}, {a, again, 20_000, 20_500}, {again, a, 20_000, 20_500}, {a, again, 0, 60_000}} {
+		const n = 5000
+		if err = b.Copy("host", c.dst, c.to, c.src, c.from, n); err != nil {
+			t.Fatal(err)
+		}
+		copy(want[c.to:c.to+n], want[c.from:c.from+n])
+		if got, err := io.ReadAll(io.NewSectionReader(f, 0, 65536)); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("from %d to %d: other bytes, %v", c.from, c.to, err)
+		}
 	}
 }
 

@@ -30,8 +30,6 @@ type Engine struct {
 	// last is the clock at the end of the last copy that was measured, and base a recent time.
 	last atomic.Int64
 	base atomic.Pointer[time.Time]
-	// listens reports whether a Listener was given.
-	listens bool
 	// close closes the engine once.
 	close func() error
 }
@@ -40,17 +38,15 @@ type Engine struct {
 // it; Close releases it. Close the engine before its devices: its slots may be
 // pinned for them.
 func New(o Options) (*Engine, error) {
-	listens := o.Listener.Copied != nil
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		opts:    o,
-		log:     o.Logger.Named("transport"),
-		slots:   NewSlotPool(o.MaxPinned),
-		made:    time.Now(),
-		listens: listens,
+		opts:  o,
+		log:   o.Logger.Named("transport"),
+		slots: NewSlotPool(o.MaxPinned),
+		made:  time.Now(),
 	}
 	if !o.NoRegister {
 		e.regions = newRegions(o.MaxRegistered)
@@ -173,7 +169,7 @@ func (e *Engine) ended(info *CopyInfo, start time.Duration) {
 	e.last.Store(int64(now))
 	info.Duration = now - start
 	e.counters.add(info)
-	e.opts.Listener.Copied(*info)
+	e.opts.Listener.copied(info)
 	if info.Err == nil {
 		return
 	}

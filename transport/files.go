@@ -78,7 +78,7 @@ func overlapping(dst, src *Span) (bool, error) {
 		return true, nil
 	}
 	if dst.mapped != nil && src.mapped != nil {
-		return dst.mapped.dev == src.mapped.dev && dst.mapped.ino == src.mapped.ino, nil
+		return dst.mapped.isOfFile(src.mapped), nil
 	}
 	a, err := inodeOf(dst.file)
 	if err != nil {

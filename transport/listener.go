@@ -31,3 +31,9 @@ type Listener struct {
 	// Copied is called once for each ended Copy, View and Fill.
 	Copied func(CopyInfo)
 }
+
+func (l *Listener) copied(info *CopyInfo) {
+	if l.Copied != nil {
+		l.Copied(*info)
+	}
+}

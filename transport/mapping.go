@@ -99,6 +99,14 @@ func (m *Mapping) Release() error {
 	return err
 }
 
+// isOfFile reports whether two mappings are of one file.
+func (m *Mapping) isOfFile(of *Mapping) bool { return m.dev == of.dev && m.ino == of.ino }
+
+// holds reports whether n bytes at an offset are inside the mapping.
+func (m *Mapping) holds(off uint64, n devices.Size) bool {
+	return devices.Range{Off: devices.Offset(off), Len: n}.Within(devices.Size(len(m.bytes)))
+}
+
 // MappedSpan returns the span of n bytes, from off, of a mapped file of a device's FileTier.
 // The range must be inside the mapping.
 func MappedSpan(device devices.Name, m *Mapping, off int64, n devices.Size) Span {

@@ -79,9 +79,6 @@ func (o *Options) EnsureDefaults() {
 	if o.Enter == nil {
 		o.Enter = func(int) func() { return func() {} }
 	}
-	if o.Listener.Copied == nil {
-		o.Listener.Copied = func(CopyInfo) {}
-	}
 }
 
 // Validate reports every fault of the options at once, joined.

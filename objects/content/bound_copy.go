@@ -26,7 +26,7 @@ func (b *Bound) CopyTo(off, n uint64, dst *Bound, at uint64, burst *transport.Bu
 	}
 	dst.DropReplicas(nil) // they are none of what is here from now on
 	// A piece that has begun is finished, see changePiece.
-	if burst != nil && from.device == to.device && !to.in.Alias(from.in) {
+	if burst != nil && from.device == to.device {
 		return true, burst.Copy(to.device, to.in, to.off, from.in, from.off, n)
 	}
 	_, err = b.engine.Copy(context.Background(), to.span(n), from.span(n))
