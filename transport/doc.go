@@ -15,6 +15,9 @@
 // A failed copy leaves unspecified bytes in dst and nowhere else. When Copy
 // returns, none of its goroutines runs, and it holds no slot or view.
 //
+// Many small copies between memory that other processes have registered are made in a [Burst], which moves
+// them as Copy does and counts them together.
+//
 // # How the path is chosen
 //
 //	from       to            method                                 Path
@@ -46,7 +49,7 @@
 // bytes. Bytes staged for it are counted separately, as h2d or d2h. A copy that
 // fails before its path is known counts as tcp.
 //
-// Go code reads and writes files, but never touches a mapped one: a store to a
+// Go code reads and writes files, but touches a mapped one only if it can't shrink ([Mapping]): a store to a
 // mapped page of a full tmpfs raises SIGBUS.
 //
 // # Files' own pages
