@@ -3,7 +3,7 @@
 //
 //	N passed, N failed, N skipped
 //
-// after the tests that took longest. Subtests count like tests, and a package that doesn't build
+// after the tests that took longest and, as the output of failures is long, the first line of everything that failed tests said. Subtests count like tests, and a package that doesn't build
 // or crashes counts as one failure. Arguments are passed to go test. With -counts FILE the numbers are also appended to a
 // file. With -using NAMES, only tests that use one of the names, such as kit.Rounds, run, of all
 // packages below the working directory: the matching packages and tests are added to the
@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,6 +101,9 @@ func run(ctx context.Context, out io.Writer, counts string, args []string) error
 		t.failed = 1 // it failed before any test ran
 	}
 	t.printSlowest()
+	for _, line := range t.said {
+		t.print(line)
+	}
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	return errors.Join(readErr, waitErr, appendCounts(counts, t))
 }
@@ -135,6 +139,7 @@ type tally struct {
 	times                   []event                     // the ends of tests that are no subtests
 	pending                 map[string]*strings.Builder // by package and test
 	broken                  map[string]bool             // packages with a failed test
+	said                    []string                    // the first lines of what failed tests said
 }
 
 // newTally returns an empty tally.
@@ -192,6 +197,7 @@ func (t *tally) addTest(e event, output string) {
 		t.failed++
 		t.broken[e.Package] = true
 		t.print(output)
+		t.said = append(t.said, firstLines(e, output)...)
 	}
 }
 
@@ -223,6 +229,24 @@ func (t *tally) printSlowest() {
 	for _, e := range t.times[:min(len(t.times), slowest)] {
 		t.print(fmt.Sprintf("slow\t%s %s\t%.1fs\n", e.Package, e.Test, e.Elapsed))
 	}
+}
+
+// mostSaid bounds the lines that are repeated of a failed test, and mostOfLine their bytes.
+const (
+	mostSaid   = 80
+	mostOfLine = 300
+)
+
+// firstLines returns the first line of each message of a failed test. Which of them are errors is not marked.
+func firstLines(e event, output string) (lines []string) {
+	said := regexp.MustCompile(`^    \w+\.go:\d+: `)
+	for line := range strings.Lines(output) {
+		if said.MatchString(line) && len(lines) < mostSaid {
+			line = strings.TrimSpace(line)
+			lines = append(lines, fmt.Sprintf("said\t%s %s\t%s\n", e.Package, e.Test, line[:min(len(line), mostOfLine)]))
+		}
+	}
+	return lines
 }
 
 // take returns the kept output and forgets it.
