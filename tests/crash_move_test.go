@@ -45,12 +45,7 @@ func TestKillWhileMoving(t *testing.T) {
 		m: m, from: m.Path("sim0", "from"), to: m.Path("host", "to"), content: kit.Bytes(rng.Uint64(), 0, moveSize), after: moveHalf,
 	}
 	t.Run("half", half.run)
-	kit.Eventually(t, time.Minute, func() error {
-		if used := m.Device("host").Used; used > 0 {
-			return fmt.Errorf("%d bytes of host memory are used by no file", used)
-		}
-		return nil
-	})
+	m.AwaitUnused(time.Minute, "host")
 }
 
 // TestHalfAMoveIsNeverSeen repeats an aborted move of a file that now consists of holes: they

@@ -127,12 +127,7 @@ func clean(t *testing.T, m *mnt.M, devices ...string) {
 		for _, e := range entries {
 			must(t, os.Remove(m.Path(d, e.Name())))
 		}
-		kit.Eventually(t, mntPatience, func() error {
-			if used := m.Device(d).Used; used != 0 {
-				return fmt.Errorf("%s holds %v for nothing", d, used)
-			}
-			return nil
-		})
+		m.AwaitUnused(mntPatience, d)
 	}
 }
 

@@ -234,12 +234,7 @@ func (h *held) checkEmpty(device string) {
 		}
 		must(h.t, os.Remove(path))
 	}
-	kit.Eventually(h.t, time.Minute, func() error {
-		if used := h.m.Device(device).Used; used != 0 {
-			return fmt.Errorf("%v of %s is in use although there are no files", used, device)
-		}
-		return nil
-	})
+	h.m.AwaitUnused(time.Minute, device)
 }
 
 // clear ends what a failed test has left.

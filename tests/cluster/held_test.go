@@ -185,12 +185,7 @@ func (h *heldNodes) checkEnd() {
 	for _, n := range []*node{h.a, h.b} {
 		for _, device := range []string{"host", "sim0"} {
 			// A node that has died may have closed a file of another one, which keeps it for the node's timeout then.
-			kit.Eventually(h.t, 2*patience, func() error {
-				if used := n.Device(device).Used; used != 0 {
-					return fmt.Errorf("%v of %s on %s is in use although there are no files", used, device, n.name)
-				}
-				return nil
-			})
+			n.AwaitUnused(2*patience, device)
 		}
 		if n.Status().Holder == nil {
 			h.t.Errorf("%s has no holder", n.name)

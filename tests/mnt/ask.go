@@ -68,6 +68,35 @@ func (m *M) Device(name string) adminapi.Device {
 	return adminapi.Device{}
 }
 
+// AwaitUnused returns when no memory of a device is in use.
+func (m *M) AwaitUnused(timeout time.Duration, device string) {
+	m.t.Helper()
+	kit.Eventually(m.t, timeout, func() error {
+		if used := m.Device(device).Used; used != 0 {
+			return inUse{m: m, what: fmt.Sprintf("%v of %s", used, device)}
+		}
+		return nil
+	})
+}
+
+// inUse is the error of memory that should be free. It asks what has that memory once it is printed.
+type inUse struct {
+	m    *M
+	what string
+}
+
+func (e inUse) Error() string {
+	text := fmt.Sprintf("%s on %s is in use", e.what, e.m.Dir)
+	for _, args := range [][]string{{"df", "--json", e.m.Dir}, {"ls-keys", "--json", "--mount", e.m.Dir}} {
+		if out, err := e.m.Run(args...); err != nil {
+			text += fmt.Sprintf("\n%v", err)
+		} else {
+			text += fmt.Sprintf("\n%s: %s", args[0], out)
+		}
+	}
+	return text
+}
+
 // Stats reads .hmcfs/stats.
 func (m *M) Stats() Stats {
 	m.t.Helper()
