@@ -12,8 +12,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
-// claimLeast is the minimum time for an attempt to reserve a publication: another node may
-// have to be asked.
+// claimLeast is the minimum time for an attempt to reserve a publication that waits for another client: another
+// node may have to be asked.
 const claimLeast = time.Second
 
 // reservations holds the publications that a client has reserved, by key. A nil entry is a
@@ -122,8 +122,12 @@ func (c *Client) DevClaim(ctx context.Context, key string, o hetero.ClaimOptions
 
 // claim makes the reservation of a key that begin has marked.
 func (c *Client) claim(ctx context.Context, key string, t *target, timeout time.Duration) (hetero.MetaInfo, error) {
-	soon, enough := context.WithTimeout(ctx, max(timeout, claimLeast))
-	defer enough()
+	soon := ctx
+	if timeout > 0 {
+		var enough context.CancelFunc
+		soon, enough = context.WithTimeout(ctx, max(timeout, claimLeast))
+		defer enough()
+	} // an attempt that waits for no other client ends once the node has answered, or is given up
 	r := &reservation{target: t}
 	results := c.collect(soon, plan{
 		keys: []string{key}, published: true, timeout: timeout, late: hetero.ErrTimeout,

@@ -16,6 +16,7 @@ import (
 	"github.com/hmcfs/hmcfs/devices/sim"
 	"github.com/hmcfs/hmcfs/metadata"
 	"github.com/hmcfs/hmcfs/objects"
+	"github.com/hmcfs/hmcfs/objects/cluster"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/hetero/local"
 	"github.com/hmcfs/hmcfs/tests/kit"
@@ -280,6 +281,36 @@ func TestReservedIsToldAtOnce(t *testing.T) {
 		must(t, w.receiveFile(t.Context()))
 		must(t, a.Close())
 		must(t, b.Close())
+	})
+}
+
+// slowKeys are keys of which a node takes long to answer, as if its daemon had died and another were to follow.
+type slowKeys struct {
+	objects.Keys
+	takes time.Duration
+}
+
+func (k slowKeys) Claim(ctx context.Context, h *objects.Holder, key string, wait bool) (objects.Reservation, error) {
+	select {
+	case <-time.After(k.takes):
+		return k.Keys.Claim(ctx, h, key, wait)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", cluster.ErrUnreachable, ctx.Err())
+	}
+}
+
+// The node of a publication is waited for as long as it takes, also by who does not wait for another client.
+func TestReservedAtASlowNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, sims(1, sim.Params{Size: 4 * devices.MiB})...)
+		w.publishFile(t, 5, 10)
+		c := local.New(local.Options{Store: w.store, Keys: slowKeys{objects.LocalKeys{Store: w.store}, 9 * time.Second}})
+		_, err := c.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{})
+		must(t, err)
+		must(t, c.DevSettle(t.Context(), reservedKey, false))
+		_, err = c.DevClaim(t.Context(), reservedKey, hetero.ClaimOptions{Timeout: time.Minute})
+		must(t, err)
+		must(t, c.Close())
 	})
 }
 
