@@ -169,7 +169,10 @@ func (f *File) reopen(ctx context.Context, s *session, r *repetition) error {
 	defer cancel()
 	m := f.n.cache.begin()
 	out, err := f.handleIn(ctx, s)
-	again := err != nil && r != nil && f.n.repeat(ctx, r, s, err, true, false)
+	again := false
+	if err != nil && r != nil {
+		again, err = f.n.repeat(ctx, r, s, err, true, false)
+	}
 	err = f.n.failed(err)
 	var a objects.Attr
 	if err == nil && f.by == nil {
@@ -251,11 +254,12 @@ func (f *File) withDoubt(ctx context.Context, again bool, fn func(s *session, ha
 		if err != nil {
 			return err
 		}
-		err = fn(s, handle, r.doubtful)
-		switch {
-		case err == nil:
+		if err = fn(s, handle, r.doubtful); err == nil {
 			return nil
-		case f.n.repeat(ctx, &r, s, err, again, false):
+		}
+		repeated, err := f.n.repeat(ctx, &r, s, err, again, false)
+		switch {
+		case repeated:
 		case f.unopened(s, err) && r.broken < tries:
 			r.broken++
 		default:

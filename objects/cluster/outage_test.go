@@ -9,7 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/hmcfs/hmcfs/metadata/members"
 	"github.com/hmcfs/hmcfs/tests/kit"
+	"github.com/hmcfs/hmcfs/transport/control"
 )
 
 // TestOutageIsNotLate: the error of an outage is that the node can't be reached, even if the
@@ -25,5 +27,39 @@ func TestOutageIsNotLate(t *testing.T) {
 		if !errors.Is(n.problem, cause) || errors.Is(n.problem, context.DeadlineExceeded) {
 			t.Errorf("an attempt that ended with %v and ran out of time is told as %v", cause, n.problem)
 		}
+	}
+}
+
+// TestCancelledWhileANodePauses: a call whose caller gives up while the node pauses says so, and nothing of the node. A program
+// whose call was interrupted by a signal repeats it, and takes any other error for the loss of the node.
+func TestCancelledWhileANodePauses(t *testing.T) {
+	kit.Check(t)
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, over := context.WithDeadline(t.Context(), time.Now())
+	defer over()
+	for name, c := range map[string]struct {
+		held, left bool
+		ctx        context.Context
+		want, not  error
+	}{
+		"interrupted":                          {true, false, interrupted, context.Canceled, ErrUnreachable},
+		"late":                                 {true, false, late, ErrUnreachable, context.Canceled},
+		"interrupted, by a node that has left": {true, true, interrupted, ErrUnreachable, context.Canceled},
+		"interrupted, by one without a holder": {false, false, interrupted, ErrUnreachable, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(&Cluster{log: zap.NewNop(), life: t.Context(), opts: Options{Timeout: time.Minute}}, members.Record{Name: "b", Held: c.held})
+			n.problem, n.retryAt, n.reach.left = fmt.Errorf("connect: %w", ErrUnreachable), time.Now().Add(time.Hour), c.left
+			_, err := n.live(c.ctx)
+			if !errors.Is(err, c.want) || errors.Is(err, c.not) {
+				t.Errorf("a call without a session: %v", err)
+			}
+			broken := fmt.Errorf("reset: %w", control.ErrDisconnected)
+			again, err := n.repeat(c.ctx, &repetition{}, &session{}, broken, false, false)
+			if want := c.want; again || errors.Is(want, context.Canceled) != errors.Is(err, context.Canceled) {
+				t.Errorf("a request whose session broke: %v, %v", again, err)
+			}
+		})
 	}
 }

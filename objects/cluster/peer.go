@@ -71,8 +71,11 @@ type attempt struct {
 func (n *Node) live(ctx context.Context) (*session, error) {
 	for {
 		s, err := n.liveNow(ctx)
-		if err == nil || !n.awaits(ctx, err) {
-			return s, err
+		if err == nil {
+			return s, nil
+		}
+		if again, err := n.awaits(ctx, err); !again {
+			return nil, err
 		}
 	}
 }

@@ -66,7 +66,8 @@ func (n *Node) askOne(ctx context.Context, q question) (*session, error) {
 		if err = n.askIn(ctx, s, q); err == nil {
 			return s, nil
 		}
-		if n.repeat(ctx, &r, s, err, q.again, q.once) {
+		again, err := n.repeat(ctx, &r, s, err, q.again, q.once)
+		if again {
 			continue
 		}
 		err = n.failed(err)

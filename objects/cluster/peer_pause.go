@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hmcfs/hmcfs/transport/control"
@@ -58,10 +59,11 @@ func (n *Node) endPause(left bool) {
 	n.reach = outOfReach{left: left}
 }
 
-// awaits waits a moment if the node pauses, and reports whether to try again after the error err.
-func (n *Node) awaits(ctx context.Context, err error) bool {
-	if !n.Record().Held || ctx.Err() != nil || n.c.life.Err() != nil || n.Gone() || !errors.Is(err, ErrUnreachable) {
-		return false
+// awaits waits a moment if the node pauses, and reports whether to try again after the error err. Otherwise it returns that error
+// or, if the caller gave up while the node paused, the context's: nothing is known of the node then.
+func (n *Node) awaits(ctx context.Context, err error) (again bool, failure error) {
+	if !n.Record().Held || n.c.life.Err() != nil || n.Gone() || !errors.Is(err, ErrUnreachable) {
+		return false, err
 	}
 	n.mu.Lock()
 	if n.reach == (outOfReach{}) {
@@ -69,11 +71,16 @@ func (n *Node) awaits(ctx context.Context, err error) bool {
 	}
 	left, now := time.Until(n.reach.pauseEnd), n.reach.left
 	n.mu.Unlock()
-	if left <= 0 || now {
-		return false
+	switch {
+	case left <= 0 || now:
+		return false, err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return false, fmt.Errorf("wait for node %s: %w", n.name, ctx.Err())
+	case ctx.Err() != nil:
+		return false, err
 	}
 	pause(ctx, min(left, pauseRetry))
-	return true
+	return true, nil
 }
 
 // retryLocked returns the time for which a node that could not be reached is not tried again.

@@ -21,25 +21,29 @@ type repetition struct {
 	doubtful bool
 }
 
-// repeat reports whether a request that failed in a session is sent again, in another one. again and
-// once are those of question.
+// repeat reports whether a request that failed in a session with err is sent again, in another one, and otherwise returns the
+// error of the request: err, or the context's if the caller gave up while the node paused. again and once are those of question.
 //
 // Where the session broke, the daemon may carry the request out later, so only one that does no harm
 // then is repeated. If another daemon continues the incarnation, the earlier one is dead and carries
 // out nothing any more.
-func (n *Node) repeat(ctx context.Context, r *repetition, s *session, err error, again, once bool) bool {
+func (n *Node) repeat(ctx context.Context, r *repetition, s *session, err error, again, once bool) (repeated bool, failure error) {
 	over, unsent := n.broke(s, err)
 	if !over {
-		return false
+		return false, err
 	}
 	if n.Record().Held && (unsent || again || !once) {
-		if next, failure := n.live(ctx); failure == nil && next.life > s.life {
+		next, absent := n.live(ctx)
+		switch {
+		case absent == nil && next.life > s.life:
 			r.broken, r.doubtful = 0, r.doubtful || !unsent
-			return true
+			return true, nil
+		case errors.Is(absent, context.Canceled):
+			return false, absent
 		}
 	}
 	r.broken++
-	return (unsent || again) && r.broken <= tries
+	return (unsent || again) && r.broken <= tries, err
 }
 
 // broke reports whether a request failed because its session is over, which it then ends on our side,
