@@ -30,7 +30,7 @@ const (
 	// that this user has too many connections with, each time.
 	mostCut = 5
 	// mostDied bounds the attempts whose daemon dies after it has the request, which may be the cause.
-	mostDied = 2
+	mostDied = 3
 )
 
 // Revived makes attempts to reach a daemon while its holder starts it again: until one succeeds, or fails with another

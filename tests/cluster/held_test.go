@@ -170,10 +170,16 @@ func (h *heldNodes) strike() {
 	<-time.After(100 * time.Millisecond) // in which the programs go on
 }
 
-// checkEnd checks that no memory is in use when all files are removed.
+// checkEnd checks that no publication is left, and no memory in use when all files are removed.
 func (h *heldNodes) checkEnd() {
 	h.t.Helper()
 	for _, n := range []*node{h.a, h.b} {
+		entries, err := os.ReadDir(n.Path("publish"))
+		must(h.t, err)
+		for _, e := range entries {
+			h.t.Errorf("%s has not been received of %s", e.Name(), n.name)
+			must(h.t, os.Remove(n.Path("publish", e.Name())))
+		}
 		for _, device := range []string{"host", "sim0"} {
 			entries, err := os.ReadDir(n.Path(device))
 			must(h.t, err)

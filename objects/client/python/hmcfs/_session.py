@@ -37,7 +37,7 @@ _FIRST, _LAST, _ATTEMPT, _MISSING = 0.005, 0.2, 10.0, 2.0
 # that this user has too many connections with, each time.
 _CUT = 5
 # _DIED bounds the attempts of a request whose daemon dies after it has it: it may be the cause.
-_DIED = 2
+_DIED = 3
 # _RANGES bounds the ranges of a file that the next daemon is told to have been read.
 _RANGES = 64
 # _RETURNING stands for the thread that reads while a session looks for the next daemon.
@@ -811,7 +811,7 @@ def opened(path: str, do: "Callable[[Requests], Any]") -> Any:
 def asked(path: str, do: "Callable[[Requests], Any]", done: Callable[[], bool] = lambda: False) -> Any:
     """Do it in a session of requests, as opened does, and again with the next daemon if one dies meanwhile and its holder starts it again.
 
-    None is returned if a daemon has died and done() says that it has done it before. The second death while it is being done is the last.
+    None is returned if a daemon has died and done() says that it has done it before. The third death while it is being done is the last.
     """
     deaths = 0
 

@@ -151,7 +151,7 @@ def test_a_daemon_that_dies_meanwhile_is_followed_by_another(what, daemons):
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize(("done", "times"), [(True, 1), (False, 2)])
+@pytest.mark.parametrize(("done", "times"), [(True, 1), (False, 3)])
 def test_a_request_of_which_daemons_die(done, times, daemons):
     path, start = daemons
     asked = []
