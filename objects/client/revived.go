@@ -94,9 +94,11 @@ func isEnding(err error) bool {
 	return ok && said.Code == adminapi.CodeEnding
 }
 
-// IsDeath reports whether an error can be that of a daemon that has died.
+// IsDeath reports whether an error can be that of a daemon that has died. The next one replaces its socket, and for a moment there
+// is none.
 func IsDeath(err error) bool {
-	return errors.Is(err, ErrNoDaemon) || errors.Is(err, hetero.ErrDisconnected) || errors.Is(err, unix.ECONNREFUSED) || isClosed(err)
+	absent := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT)
+	return absent || errors.Is(err, ErrNoDaemon) || errors.Is(err, hetero.ErrDisconnected) || isClosed(err)
 }
 
 // Revives reports whether the daemon has a holder that starts it again. It is false where that can't be known.

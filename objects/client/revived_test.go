@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,6 +84,39 @@ func TestDiesOfARequest(t *testing.T) {
 	holdByHand(t, socket)
 	if _, err := New(socket).Verify(t.Context(), []*os.File{os.Stdin}); !errors.Is(err, ErrNoDaemon) || asked.Load() != mostDied {
 		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}
+
+// TestSocketIsReplaced opens sessions while the daemon that follows has removed the socket of the one before, and has not made its own.
+func TestSocketIsReplaced(t *testing.T) {
+	socket := daemonByHand(t, func(_ *http.Request, conn *net.UnixConn, in *bufio.Reader) error {
+		return errors.Join(greetByHand(conn), answerByHand(conn, in, false))
+	})
+	if err := os.Rename(socket, socket+"~"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenSession(t.Context(), socket); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("where nobody starts a daemon: %v", err)
+	}
+	holdByHand(t, socket)
+	opened := make(chan error, 1)
+	go func() {
+		s, err := OpenSession(t.Context(), socket)
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Fatalf("opened without a socket: %v", err)
+	case <-time.After(100 * time.Millisecond): // of 2 s
+	}
+	if err := os.Rename(socket+"~", socket); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Error(err)
 	}
 }
 
