@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
 	"github.com/hmcfs/hmcfs/objects/frames"
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/objects/share"
 )
 
@@ -84,6 +86,28 @@ func TestDiesOfARequest(t *testing.T) {
 	holdByHand(t, socket)
 	if _, err := New(socket).Verify(t.Context(), []*os.File{os.Stdin}); !errors.Is(err, ErrNoDaemon) || asked.Load() != mostDied {
 		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+}
+
+// TestDaemonOfAnotherVersion opens sessions with daemons that know no frames of this version: an old one begins a session without
+// frames, whose answer does not end, and a new one says so.
+func TestDaemonOfAnotherVersion(t *testing.T) {
+	for name, answer := range map[string]string{
+		"old": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{\"session\":\"1\"}\n\r\n",
+		"new": "HTTP/1.1 426 Upgrade Required\r\nUpgrade: hmcfs-frames-99\r\nContent-Length: 43\r\n\r\n" + `{"error":"speaks 99","code":"unsupported"}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket := daemonByHand(t, func(_ *http.Request, conn *net.UnixConn, in *bufio.Reader) error {
+				_, err := conn.Write([]byte(answer))
+				_, rerr := in.ReadByte() // until the client closes it
+				return errors.Join(err, rerr)
+			})
+			holdByHand(t, socket)
+			_, err := OpenSession(t.Context(), socket)
+			if !errors.Is(err, hetero.ErrUnsupported) || !strings.Contains(err.Error(), "speak") {
+				t.Error(err)
+			}
+		})
 	}
 }
 

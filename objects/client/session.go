@@ -186,6 +186,10 @@ func greet(conn *net.UnixConn, in *bufio.Reader, before string) (greeting, error
 	if err != nil {
 		return greeting{}, err
 	}
+	if resp.StatusCode == http.StatusOK { // a session without frames, whose answer has no end
+		return greeting{}, &Error{Status: resp.StatusCode, Code: adminapi.CodeUnsupported, Text: fmt.Sprintf(
+			"the daemon does not speak %s; use a client of its version, or update it with hmcfs upgrade", frames.Protocol)}
+	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		data, rerr := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 		_ = resp.Body.Close() // it has been read

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,46 @@ func callOf(t testing.TB, verb adminapi.Verb, id uint64, q adminapi.Call) []byte
 }
 
 func cancelOf(id uint64) []byte { return frames.Begin(nil, frames.KindCancel, 0, id) }
+
+// TestOtherVersions asks for frames of versions of which this daemon has none, one, or that are no version of frames.
+func TestOtherVersions(t *testing.T) {
+	r := newKeyedRig(t, owner+1)
+	for name, c := range map[string]struct {
+		asked  string
+		status int
+	}{
+		"an older one":            {"hmcfs-frames-2", http.StatusUpgradeRequired},
+		"a newer one":             {"hmcfs-frames-99", http.StatusUpgradeRequired},
+		"one that begins with it": {frames.Protocol + "0", http.StatusUpgradeRequired},
+		"several":                 {"hmcfs-frames-2, hmcfs-frames-x", http.StatusUpgradeRequired},
+		"long":                    {"hmcfs-frames-" + strings.Repeat("9", 9000), http.StatusUpgradeRequired},
+		"this one among others":   {"hmcfs-frames-99, " + strings.ToUpper(frames.Protocol) + ", hmcfs-frames-2", http.StatusSwitchingProtocols},
+		"of something else":       {"websocket", http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("unix", r.socket)
+			fatal(t, err)
+			defer func() { _ = conn.Close() }()
+			fatal(t, conn.SetDeadline(time.Now().Add(sessionPatience)))
+			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", adminapi.PathSession, c.asked)
+			fatal(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			fatal(t, err)
+			if resp.StatusCode != c.status {
+				t.Fatalf("answered %s", resp.Status)
+			}
+			if c.status != http.StatusUpgradeRequired {
+				return
+			}
+			var said adminapi.Error
+			fatal(t, json.NewDecoder(resp.Body).Decode(&said))
+			told := strings.Contains(said.Text, "speaks "+frames.Protocol) && len(said.Text) < 300
+			if said.Code != adminapi.CodeUnsupported || !told || resp.Header.Get("Upgrade") != frames.Protocol {
+				t.Errorf("told %+v, %v", said, resp.Header)
+			}
+		})
+	}
+}
 
 // TestFramesInAnyOrder has several calls in progress, of which the first is stuck.
 func TestFramesInAnyOrder(t *testing.T) {

@@ -19,6 +19,22 @@ import (
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
+// framesAsked reports whether a request asks for a session with frames of this version. other is another version that it asks for
+// instead, cut to a length that can be repeated in an error.
+func framesAsked(h http.Header) (ours bool, other string) {
+	const longest = 40
+	family := strings.TrimRight(frames.Protocol, "0123456789")
+	for name := range strings.SplitSeq(h.Get("Upgrade"), ",") {
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case name == frames.Protocol:
+			return true, ""
+		case strings.HasPrefix(name, family):
+			other = name[:min(len(name), longest)]
+		}
+	}
+	return false, other
+}
+
 // session serves a session from beginning to end: the session ends when the connection of the
 // request ends, in either direction. The response names the session and then stays open; after
 // an upgrade the connection carries frames.
@@ -28,6 +44,13 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
 		return
 	}
+	inFrames, other := framesAsked(r.Header)
+	if other != "" {
+		w.Header().Set("Upgrade", frames.Protocol)
+		writeError(w, http.StatusUpgradeRequired, adminapi.CodeUnsupported, fmt.Sprintf(
+			"this daemon speaks %s, and not %s; use a client of the daemon's version, or hmcfs upgrade", frames.Protocol, other))
+		return
+	}
 	one, err := s.sessions.begin(c, r.Header.Get(adminapi.SessionHeader))
 	if err != nil {
 		s.answer(w, nil, err)
@@ -35,7 +58,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.sessions.leave(one)
 	attend, ended, lasts := s.attend, s.sendEnded, ""
-	if strings.EqualFold(r.Header.Get("Upgrade"), frames.Protocol) {
+	if inFrames {
 		// Once its connection is taken over, the client can't be told that there are no descriptors for it.
 		channel, theirs, full := newChannel()
 		if full != nil {

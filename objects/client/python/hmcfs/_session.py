@@ -942,6 +942,8 @@ def _upgrade(s: socket.socket, session: str = "") -> "tuple[bytes, bytes, socket
         for fd in files:
             os.close(fd)
     status = head.split(b"\r\n", 1)[0].split(b" ")[1]
+    if status == b"200":  # a session without frames, whose answer has no end
+        raise _answered("unsupported", f"the daemon does not speak {_frames.PROTOCOL}; use a package of its version, or update it with hmcfs upgrade")
     while not rest.rstrip().endswith(b"}") and len(rest) <= _MAX_HEAD:
         data = s.recv(4096)
         if not data:

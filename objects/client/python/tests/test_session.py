@@ -169,6 +169,19 @@ def test_a_request_of_which_daemons_die(done, times, daemons):
     assert len(asked) == times
 
 
+@pytest.mark.parametrize("head", [b"200 OK\r\nTransfer-Encoding: chunked", b"426 Upgrade Required\r\nContent-Length: 43"])
+def test_a_daemon_of_another_version(head, daemons):
+    path, start = daemons
+
+    def tells(s):
+        s.sendall(b"HTTP/1.1 " + head + b"\r\n\r\n" + (b'{"error":"speaks 99","code":"unsupported"}\n' if b"426" in head else b""))
+        s.recv(1)  # until the client closes it
+
+    start(tells)
+    with pytest.raises(hmcfs.Unsupported, match="speak"):
+        _session.Session(path)
+
+
 def answer(number):
     return _frames.HEADER.pack(5, _frames.LAST, 0, 0, number) + b"\x00\x00\x00\x00\x00"
 
