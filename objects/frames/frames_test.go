@@ -3,7 +3,10 @@ package frames_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -373,6 +376,62 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if _, err := frames.ParseHello(body); err != nil && !errors.Is(err, frames.ErrFrame) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestVerbsOfWirePage: docs/wire.md numbers each verb, so that clients can be written from that page alone.
+func TestVerbsOfWirePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "wire.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := []string{
+		frames.RequestRegister - 1: "register", frames.RequestBind - 1: "bind", frames.RequestExport - 1: "export",
+		frames.RequestCollect - 1: "collect", frames.RequestVerify - 1: "verify", frames.RequestKeys - 1: "keys", frames.RequestWatch - 1: "watch",
+	}
+	var calls []string
+	for _, v := range frames.Verbs() {
+		calls = append(calls, string(v))
+	}
+	files := make([]string, frames.FileVerbs-1) // the page calls them otherwise than the metrics
+	for what, verbs := range map[string][]string{"publish": calls, "register": requests, "open": files} {
+		_, rows, _ := strings.Cut(string(page), "\n| 1 | "+what)
+		rows, _, _ = strings.Cut("| 1 | "+what+rows, "\n\n")
+		lines := strings.Split(rows, "\n")
+		if len(lines) != len(verbs) {
+			t.Errorf("the page has %d verbs from %q on, and not %d", len(lines), what, len(verbs))
+			continue
+		}
+		for i, line := range lines {
+			if want := fmt.Sprintf("| %d | %s", i+1, verbs[i]); !strings.HasPrefix(line, want) {
+				t.Errorf("the page has %q, and not %q", line, want)
+			}
+		}
+	}
+}
+
+// FuzzHeader decodes arbitrary bytes as a header: what is accepted is the same after it was encoded again.
+func FuzzHeader(f *testing.F) {
+	for _, h := range []frames.Header{
+		{Kind: frames.KindCall, Verb: 7, ID: 1 << 63, Size: frames.MaxBody, Again: true},
+		{Kind: frames.KindRequest, Verb: 3, ID: 2, Descriptors: frames.MaxDescriptors}, {Kind: frames.KindMore, ID: 9}, {Kind: frames.KindHello},
+	} {
+		f.Add(h.Append(nil))
+	}
+	f.Add([]byte("GET / HTTP/1.1\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < frames.HeaderSize {
+			return // callers read as many
+		}
+		h, err := frames.ParseHeader(b)
+		switch {
+		case err != nil && !errors.Is(err, frames.ErrFrame):
+			t.Error(err)
+		case err == nil && !bytes.Equal(h.Append(nil), b[:frames.HeaderSize]):
+			t.Errorf("% x is encoded as % x", b[:frames.HeaderSize], h.Append(nil))
+		case err == nil && (h.Size > frames.MaxBody || h.Descriptors > frames.MaxDescriptors):
+			t.Errorf("accepted %+v", h)
 		}
 	})
 }
