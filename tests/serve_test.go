@@ -188,7 +188,7 @@ hmcfs umount $D
 mkdir $HOME/m
 fails hmcfs mount $HOME/m 2>$HOME/why
 grep 'hmcfs serve' $HOME/why
-hmcfs serve --device host,size=64MiB --device sim:0,size=64MiB $D
+hmcfs serve --metrics 127.0.0.1:0 --access-log $HOME/calls --device host,size=64MiB --device sim:0,size=64MiB $D
 fails hmcfs serve $D 2>$HOME/why
 grep 'already in use' $HOME/why
 hmcfs status --json $D | grep '"served": true'
@@ -242,8 +242,20 @@ for verb in "d2h k3=hmc:host/b" "h2d k2=hmc:sim0/k3"; do
 	grep 'hmcfs m[a-z]* ' $HOME/why
 done
 test "$(hmcfs ls hmc:host hmc:sim0 | grep -c publish)" = 0
+hmcfs watch --count 1 --event removed k1 >$HOME/seen 2>$HOME/begun &
+until grep watching $HOME/begun; do sleep 0.01; done
 hmcfs del k1
+wait $!
+grep k1 $HOME/seen
 fails hmcfs exist k1
+grep '"verb":"delete","keys":1,' $HOME/calls
+$PYTHON -c '
+import json, os, subprocess, urllib.request
+status = subprocess.run(["hmcfs", "status", "--json", os.environ["D"]], stdout=subprocess.PIPE, check=True).stdout
+text = urllib.request.urlopen("http://" + json.loads(status)["metrics"] + "/metrics").read().decode()
+for name in ("hmcfs_session_call_seconds_count{verb=\"delete\"}", "hmcfs_transfer_bytes_total{", "hmcfs_device_memory_held_bytes{"):
+    assert any(line.startswith(name) and float(line.split()[-1]) > 0 for line in text.splitlines()), name
+'
 (unset HMCFS_MOUNT; cd $D/; hmcfs ls hmc:host) | grep b
 $PYTHON -c '
 import hmcfs, os
