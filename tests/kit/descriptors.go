@@ -44,3 +44,26 @@ func FillDescriptors(t testing.TB) (again, free func()) {
 	t.Cleanup(free)
 	return again, free
 }
+
+// AllowDescriptors lets this process, and those that it starts, open n descriptors until the test ends, or as many as the machine permits
+// if that is less. It returns their number.
+func AllowDescriptors(t testing.TB, n uint64) uint64 {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	n = max(n, old.Cur)
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: max(n, old.Max)}) != nil {
+		n = old.Max // which needs no privilege
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: old.Cur, Max: max(n, old.Max)}); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
