@@ -3,10 +3,14 @@ package tests
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,8 +51,8 @@ func (m sharedMemory) list(size int) []hetero.DeviceBlobList {
 	return []hetero.DeviceBlobList{{Device: "host", Blobs: []hetero.Blob{{Memory: m.id, Size: devices.Size(size)}}}}
 }
 
-// TestAccessLog sets and reads keys through a session, and compares the bytes, the access log and
-// the metrics.
+// TestAccessLog sets and reads keys through a session, reads a file, lists the keys, and compares the
+// bytes, the access log and the metrics.
 func TestAccessLog(t *testing.T) {
 	kit.Check(t)
 	log := filepath.Join(t.TempDir(), "access.log")
@@ -70,26 +74,41 @@ func TestAccessLog(t *testing.T) {
 	if _, err = s.DevMGet(t.Context(), []string{"none"}, to.list(size), hetero.GetOptions{}); err == nil {
 		t.Error("a key that does not exist was read")
 	}
-	data, err := os.ReadFile(log)
-	must(t, err)
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	want := []map[string]any{
+	if err = s.Unregister(t.Context(), from.id+to.id); err == nil {
+		t.Error("memory that does not exist was unregistered")
+	}
+	must(t, os.WriteFile(m.Path("host/f"), kit.Bytes(2, 0, 5000), 0o600))
+	if data, rerr := s.Files().ReadFile("host/f"); rerr != nil || !bytes.Equal(data, kit.Bytes(2, 0, 5000)) {
+		t.Errorf("read %d bytes, %v", len(data), rerr)
+	}
+	if keys, kerr := m.Client().Keys(t.Context(), "k", false); kerr != nil || len(keys) != 1 {
+		t.Errorf("keys %v, %v", keys, kerr)
+	}
+	got := accessLines(t, log)
+	for i, want := range []map[string]any{
+		{"verb": "register", "keys": 0.0, "failed": 0.0, "bytes": 0.0, "outcome": "ok"},
+		{"verb": "register", "keys": 0.0, "failed": 0.0, "bytes": 0.0, "outcome": "ok"},
 		{"verb": "d2h", "keys": 1.0, "failed": 0.0, "bytes": 65536.0, "outcome": "ok"},
 		{"verb": "mget", "keys": 1.0, "failed": 0.0, "bytes": 65536.0, "outcome": "ok"},
 		{"verb": "mget", "keys": 1.0, "failed": 1.0, "bytes": 65536.0, "outcome": "ok"},
-	}
-	if len(lines) != len(want) {
-		t.Fatalf("%d lines: %s", len(lines), data)
-	}
-	for i, line := range lines {
-		var got map[string]any
-		must(t, json.Unmarshal([]byte(line), &got))
-		want[i]["uid"], want[i]["pid"] = float64(os.Getuid()), float64(os.Getpid())
-		for name, value := range want[i] {
-			if got[name] != value {
-				t.Errorf("line %d: %s is %v, want %v: %s", i, name, got[name], value, line)
+		{"verb": "unregister", "keys": 0.0, "failed": 0.0, "bytes": 0.0, "outcome": "not_found"},
+		{"verb": "file-open", "outcome": "ok"},
+		{"verb": "file-read", "keys": 0.0, "failed": 0.0, "bytes": 5000.0, "outcome": "ok"},
+		{"verb": "keys", "keys": 1.0, "failed": 0.0, "bytes": 0.0, "outcome": "ok"},
+	} {
+		for len(got) > 0 && i > 6 && got[0]["verb"] != want["verb"] {
+			got = got[1:] // the package reads a file with some more calls
+		}
+		if len(got) == 0 {
+			t.Fatalf("there is no line %v", want)
+		}
+		want["uid"], want["pid"] = float64(os.Getuid()), float64(os.Getpid())
+		for name, value := range want {
+			if got[0][name] != value {
+				t.Errorf("line %d: %s is %v, want %v: %v", i, name, got[0][name], value, got[0])
 			}
 		}
+		got = got[1:]
 	}
 	text, err := m.Client().Metrics(t.Context())
 	must(t, err)
@@ -97,6 +116,8 @@ func TestAccessLog(t *testing.T) {
 		`hmcfs_session_call_seconds_count{verb="mget"} 2`, `hmcfs_session_call_seconds_count{verb="d2h"} 1`,
 		`hmcfs_session_keys_total{verb="mget"} 2`, `hmcfs_session_keys_failed_total{verb="mget"} 1`,
 		`hmcfs_session_calls_refused_total{verb="mget"} 0`,
+		`hmcfs_session_calls_refused_total{verb="unregister"} 1`, `hmcfs_session_call_seconds_count{verb="register"} 2`,
+		`hmcfs_session_call_seconds_count{verb="keys"} 1`, `hmcfs_session_keys_total{verb="keys"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("the metrics lack %s", line)
@@ -105,4 +126,59 @@ func TestAccessLog(t *testing.T) {
 	if st, err := os.Stat(log); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
+}
+
+// accessLines returns the lines of an access log, each of which has the time and the duration of a call.
+func accessLines(t *testing.T, name string) (out []map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	must(t, err)
+	for line := range strings.Lines(string(data)) {
+		var one map[string]any
+		must(t, json.Unmarshal([]byte(line), &one))
+		ts, _ := one["ts"].(string)
+		if _, err = time.Parse(time.RFC3339Nano, ts); err != nil {
+			t.Errorf("%v: %s", err, line)
+		}
+		if us, ok := one["us"].(float64); !ok || us < 0 || us != math.Trunc(us) {
+			t.Errorf("it took %v: %s", one["us"], line)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// TestNoAccessLog makes a call, a request and a call on a file of a mount without the option: no file
+// beside the mount names them.
+func TestNoAccessLog(t *testing.T) {
+	kit.Check(t)
+	m := mnt.Mount(t, mnt.Options{})
+	s, err := client.OpenSession(t.Context(), socketOf(m))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	registerMemory(t, s, 4096)
+	_, err = s.Exist(t.Context(), []string{"kv"})
+	must(t, err)
+	_, err = s.Files().Stat("host")
+	must(t, err)
+	must(t, filepath.WalkDir(filepath.Dir(m.Dir), func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // the daemon replaces files meanwhile
+			return nil
+		case err != nil:
+			return err
+		case name == m.Dir:
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if bytes.Contains(data, []byte(`"verb":`)) {
+			t.Errorf("%s has calls: %.200q", name, data)
+		}
+		return err
+	}))
 }

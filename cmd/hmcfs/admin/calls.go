@@ -13,8 +13,8 @@ import (
 	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
-// Calls measures the calls of sessions: as metrics, and one by one in an access log. Its methods
-// may be called from any goroutine.
+// Calls measures the calls of sessions, and their requests, also those over plain HTTP: as metrics,
+// and one by one in an access log. Its methods may be called from any goroutine.
 type Calls struct {
 	log   *zap.Logger
 	verbs map[adminapi.Verb]verbMetrics
@@ -39,11 +39,11 @@ func NewCalls(log *zap.Logger) *Calls {
 	}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "hmcfs_session_call_seconds",
-		Help:    "Time from a call of a session to its answer, by verb; publish, subscribe and wait include waiting.",
+		Help:    "Time from a call of a session to its answer, by verb; publish, subscribe and wait include waiting, watch ends with its first answer.",
 		Buckets: prometheus.ExponentialBuckets(2e-6, 4, 12), // 2 us to 8 s
 	}, []string{"verb"})
 	refused := vec("calls_refused_total", "Calls of sessions that failed as a whole, by verb.")
-	keys := vec("keys_total", "Keys that calls of sessions named, by verb.")
+	keys := vec("keys_total", "Keys that calls of sessions named or listed, by verb.")
 	fault := vec("keys_failed_total", "Keys of calls of sessions that failed, by verb.")
 	open := prometheus.NewGauge(prometheus.GaugeOpts{Name: "hmcfs_sessions", Help: "Open sessions of clients."})
 	c := &Calls{
@@ -53,6 +53,9 @@ func NewCalls(log *zap.Logger) *Calls {
 	all := frames.Verbs()
 	for verb := frames.FileOpen; verb < frames.FileVerbs; verb++ {
 		all = append(all, adminapi.Verb(verb.String()))
+	}
+	for verb := range frames.RequestWatch + 1 {
+		all = append(all, requestName(verb))
 	}
 	for _, verb := range all {
 		label := string(verb)
@@ -107,6 +110,30 @@ func (c *Calls) recordFile(by Peer, verb frames.FileVerb, moved uint64, begun ti
 		r.outcome = unix.ErrnoName(fault)
 	}
 	c.note(by, r)
+}
+
+// recordRequest counts a request whose answer is known, in a frame or over plain HTTP. keys is the
+// number of keys listed, err the error of the whole request. A watch, and an export that a session
+// holds, are recorded once, at their first answer: it says how long they took to set up, and
+// whether they were refused, while their end says only when the client left.
+func (c *Calls) recordRequest(by Peer, verb frames.RequestVerb, keys int, begun time.Time, err error) {
+	if c == nil {
+		return
+	}
+	r := callRecord{verb: requestName(verb), keys: keys, took: time.Since(begun), refused: err != nil, outcome: "ok"}
+	if err != nil {
+		_, r.outcome = statusOf(err)
+	}
+	c.note(by, r)
+}
+
+// requestName returns the name of a request in metrics and logs.
+func requestName(verb frames.RequestVerb) adminapi.Verb {
+	names := [...]adminapi.Verb{"request-unknown", "register", "bind", "export", "collect", "verify", "keys", "watch"}
+	if int(verb) >= len(names) {
+		verb = 0
+	}
+	return names[verb]
 }
 
 // count adds n to the number of open sessions.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects"
 	"github.com/hmcfs/hmcfs/objects/adminapi"
@@ -27,6 +28,9 @@ type request struct {
 	after, passed chan struct{}
 	// taken is the memory reserved from the budget of the user.
 	taken int64
+	// begun is the time at which run began, and recorded is set once Calls has the request.
+	begun    time.Time
+	recorded bool
 }
 
 // request starts a request. Its error ends the session.
@@ -86,6 +90,7 @@ func (q *request) receive(n int) (fault, err error) {
 // run executes a request and answers it. A failure to send ends the session.
 func (q *request) run(ctx context.Context) {
 	f := q.framed
+	q.begun = time.Now()
 	defer f.one.calls.Done()
 	defer func() {
 		f.one.user.memory.Release(q.taken)
@@ -95,6 +100,10 @@ func (q *request) run(ctx context.Context) {
 	}()
 	defer f.contain()
 	sol, err := q.solve(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w: %w", hetero.ErrInterrupted, err)
+	}
+	q.record(sol.listed, err)
 	switch {
 	case err != nil && sol.end != nil:
 		sol.end()
@@ -116,14 +125,19 @@ func (q *request) run(ctx context.Context) {
 		return
 	}
 	f.finish(q.id, false)
-	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w: %w", hetero.ErrInterrupted, err)
-	}
 	if err != nil {
 		_ = q.refuse(err)
 		return
 	}
 	_ = f.send(frames.Begin(nil, frames.KindLast, 0, q.id))
+}
+
+// record counts the request, the first time that it is called: before the client has an answer. listed is the number of keys in it.
+func (q *request) record(listed int, err error) {
+	if !q.recorded {
+		q.recorded = true
+		q.framed.server.opts.Calls.recordRequest(q.framed.conn.peer, q.verb, listed, q.begun, err)
+	}
 }
 
 // solve computes the answer. The descriptors received are closed when it returns: that of the file keeps the mount busy.
@@ -222,7 +236,7 @@ func (q *request) keys(ctx context.Context, read func(any) error) (solution, err
 	if out.More = errors.Is(err, errPage); out.More {
 		err = nil
 	}
-	return solution{value: out}, err
+	return solution{value: out, listed: len(out.Keys)}, err
 }
 
 const (
@@ -251,6 +265,7 @@ func (q *request) watch(ctx context.Context) error {
 	}()
 	queue := f.server.opts.Keyed.Listen(callerOf(f.conn.peer))
 	defer queue.Close()
+	q.record(0, nil)
 	for batch := []objects.Event{}; err == nil; {
 		if err = q.send(frames.KindPart, map[string][]objects.Event{"events": batch}, nil); err != nil {
 			return err

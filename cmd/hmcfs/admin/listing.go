@@ -3,8 +3,10 @@ package admin
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 )
 
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
@@ -15,12 +17,14 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.shares.end(work)
-	query, out := r.URL.Query(), newLines(w)
+	begun, listed, query, out := time.Now(), 0, r.URL.Query(), newLines(w)
 	asked := adminapi.KeysRequest{Prefix: query.Get("prefix"), Published: query.Get("published") == "1", After: query.Get("after")}
 	err = s.opts.Keyed.Keys(ctx, callerOf(c.peer), asked, func(k adminapi.Key) error {
 		out.put(k)
+		listed++
 		return out.failed
 	})
+	s.opts.Calls.recordRequest(c.peer, frames.RequestKeys, listed, begun, err)
 	switch {
 	case err == nil:
 		out.write()
@@ -43,7 +47,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.shares.end(work)
+	begun := time.Now()
 	leave, err := s.sessions.listen(c)
+	s.opts.Calls.recordRequest(c.peer, frames.RequestWatch, 0, begun, err)
 	if err != nil {
 		s.answer(w, nil, err)
 		return

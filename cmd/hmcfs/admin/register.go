@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/hmcfs/hmcfs/objects/adminapi"
+	"github.com/hmcfs/hmcfs/objects/frames"
 	"github.com/hmcfs/hmcfs/objects/hetero"
 )
 
@@ -19,7 +20,7 @@ func (s *Server) registerPlain(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.sessions.exit(c, one)
-	s.solve(w, r, one, s.register)
+	s.solve(w, r, one, frames.RequestRegister, s.register)
 }
 
 func (s *Server) register(ctx context.Context, q *question, read func(any) error) (solution, error) {

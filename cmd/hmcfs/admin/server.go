@@ -284,13 +284,13 @@ func (s *Server) routes() http.Handler {
 	s.solvers = map[frames.RequestVerb]solver{frames.RequestRegister: s.register}
 	if s.opts.Sharer != nil {
 		s.solvers[frames.RequestBind], s.solvers[frames.RequestExport] = s.bind, s.export
-		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(s.bind))
-		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(s.export))
+		mux.HandleFunc("POST "+adminapi.PathBind, s.sharing(frames.RequestBind, s.bind))
+		mux.HandleFunc("POST "+adminapi.PathExport, s.sharing(frames.RequestExport, s.export))
 	}
 	if s.opts.Collector != nil {
 		s.solvers[frames.RequestCollect], s.solvers[frames.RequestVerify] = s.collect, s.verify
-		mux.HandleFunc("POST "+adminapi.PathCollect, s.sharing(s.collect))
-		mux.HandleFunc("POST "+adminapi.PathVerify, s.sharing(s.verify))
+		mux.HandleFunc("POST "+adminapi.PathCollect, s.sharing(frames.RequestCollect, s.collect))
+		mux.HandleFunc("POST "+adminapi.PathVerify, s.sharing(frames.RequestVerify, s.verify))
 	}
 	if s.opts.Keyed != nil {
 		s.addKeyed(mux)

@@ -69,6 +69,8 @@ type solution struct {
 	value any
 	// files are sent with it, and closed afterwards.
 	files []*os.File
+	// listed is the number of keys in the value.
+	listed int
 	// end releases what the request holds until it is cancelled; nil means nothing.
 	end func()
 }
@@ -77,22 +79,23 @@ type solution struct {
 type solver func(ctx context.Context, q *question, read func(into any) error) (solution, error)
 
 // sharing serves a solver of questions about files over plain HTTP.
-func (s *Server) sharing(solve solver) http.HandlerFunc {
+func (s *Server) sharing(verb frames.RequestVerb, solve solver) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !connOf(r).trusted {
 			// The client only names a file, and nothing proves that it could reach it.
+			s.opts.Calls.recordRequest(connOf(r).peer, verb, 0, time.Now(), errForbidden)
 			writeError(w, http.StatusForbidden, adminapi.CodeForbidden,
 				"requests without the file's descriptor are only for root and the user who mounted; use the hmcfs commands, the Go client, or the attributes")
 			return
 		}
-		s.solve(w, r, nil, solve)
+		s.solve(w, r, nil, verb, solve)
 	}
 }
 
 // solve serves a solver over plain HTTP.
-func (s *Server) solve(w http.ResponseWriter, r *http.Request, one *session, solve solver) {
+func (s *Server) solve(w http.ResponseWriter, r *http.Request, one *session, verb frames.RequestVerb, solve solver) {
 	s.during(w, r, func(ctx context.Context) {
-		control := http.NewResponseController(w)
+		begun, control := time.Now(), http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(s.opts.Handshake)) // a connection of ours has deadlines
 		sol, err := solve(ctx, &question{peer: connOf(r).peer, one: one}, func(into any) error {
 			data, rerr := io.ReadAll(http.MaxBytesReader(w, r.Body, frames.MaxRequest))
@@ -101,6 +104,7 @@ func (s *Server) solve(w http.ResponseWriter, r *http.Request, one *session, sol
 			}
 			return adminapi.Unmarshal(data, into)
 		})
+		s.opts.Calls.recordRequest(connOf(r).peer, verb, sol.listed, begun, err)
 		s.answer(w, sol.value, err)
 	})
 }
