@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +68,7 @@ func TestPythonPackage(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "pytest")
 	m := mnt.Mount(t, mnt.Options{})
+	t.Setenv("HMCFS_ROUNDS", strconv.Itoa(kit.Rounds(160, 160, 10_000))) // of what must not leak
 	withTorch := filepath.Join(pythonFolder(t), "tests", "test_torch.py")
 	t.Run("numpy", func(t *testing.T) {
 		runPytest(t, m, pythonFolder(t), "--ignore", withTorch)

@@ -14,6 +14,8 @@ import hmcfs
 
 np = pytest.importorskip("numpy")
 MOUNT = os.environ["HMCFS_MOUNT"]
+# ROUNDS is the number of times that what must not leak is done.
+ROUNDS = int(os.environ.get("HMCFS_ROUNDS", "160"))
 
 
 def content(seed: int, size: int) -> bytes:
@@ -441,7 +443,7 @@ def test_no_descriptor_leaks(fs):
     with open(path("host/leak"), "wb") as f:
         f.write(b"x" * 5000)
     before = None
-    for i in range(120 if os.environ.get("HMCFS_CHECK") else 40):
+    for i in range(ROUNDS // 4):
         fs.open("host/leak").close()
         with hmcfs.connect() as other:
             other.set("leak", b"y" * 70_000)
