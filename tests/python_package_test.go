@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hmcfs/hmcfs/objects/hetero"
 	"github.com/hmcfs/hmcfs/tests/kit"
 	"github.com/hmcfs/hmcfs/tests/mnt"
 	"github.com/hmcfs/hmcfs/tests/spread"
@@ -67,6 +69,12 @@ func TestPythonPackage(t *testing.T) {
 	kit.Check(t)
 	kit.Require(t, "numpy", "pytest")
 	m := mnt.Mount(t, mnt.Options{})
+	t.Setenv("HMCFS_ROUNDS", strconv.Itoa(kit.Rounds(160, 160, 10_000))) // of what must not leak
+	words := make([]string, 0, len(hetero.Statuses()))
+	for _, status := range hetero.Statuses() {
+		words = append(words, status.Name)
+	}
+	t.Setenv("HMCFS_STATUSES", strings.Join(words, " "))
 	withTorch := filepath.Join(pythonFolder(t), "tests", "test_torch.py")
 	t.Run("numpy", func(t *testing.T) {
 		runPytest(t, m, pythonFolder(t), "--ignore", withTorch)

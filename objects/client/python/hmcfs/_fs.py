@@ -46,7 +46,7 @@ class Future:
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the outcome: return, or raise the error of the key. What is received is returned."""
         if not self._session.read_until(self._ready, timeout):
-            raise _errors.Timeout("not done in time", self.key)
+            raise _errors.Timeout("not done in time; call it again, or give a longer timeout", self.key)
         line = self._line()
         if line is not None and line.code:
             raise _errors.of(line.code, line.text, self.key)

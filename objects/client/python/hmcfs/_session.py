@@ -101,7 +101,7 @@ class Answer:
     def wait(self, limit: float | None = None) -> list[_frames.Line]:
         """Wait for the whole answer, for limit seconds; raise the failure of the whole call."""
         if not self._session.read_until(lambda: self.over, limit):
-            raise _errors.Disconnected(f"{self._session.path}: {self._session._peer} does not answer")
+            raise _errors.Disconnected(f"{self._session.path}: {self._session._peer} does not answer; hmcfs status says what still runs")
         if self.fault is not None:
             raise self.fault
         return self.lines
@@ -207,7 +207,7 @@ class Session:
         except (OSError, _errors.HmcfsError):
             pass  # it has ended already
         with self._changed:
-            self._end(_errors.Closed("the session is closed"))
+            self._end(_errors.Closed("the session is closed; connect again"))
             self._changed.notify_all()
         self._leave()
         self._forget_all()
@@ -353,7 +353,7 @@ class Session:
         """End the calls that are cancelled if there is no daemon, which would use their memory: no other is asked for them."""
         for answer in [a for a in self._answers.values() if a._left and self._away]:
             del self._answers[answer.number]
-            answer.end(_errors.Interrupted("the call was cancelled"))
+            answer.end(_errors.Interrupted("the call was cancelled; call it again"))
 
     def cancel_later(self, answer: Answer) -> None:
         """End a call early, soon: it may be called at any time, as by the end of an object."""

@@ -246,7 +246,8 @@ def test_wrong_use(serve, ports):
 
 
 def test_buffer():
-    buf = hmc.create_session(buffer_size=100_000).buf
+    buf = hmc.IOBuffer.create(0, 100_000, hmc.MemoryType.CPU)
+    assert hmc.Session(buf, 1).buf is buf
     assert buf.size == 100_000 and buf.ptr and buf.mem_type == hmc.MemoryType.CPU and buf.device_id == 0
     data = content(2, 50_000)
     for target, source in ((10, 0), (0, 10), (0, 0), (30_000, 20_000)):

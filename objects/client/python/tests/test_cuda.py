@@ -6,6 +6,8 @@ The stand-in has a driver, and no kernels: what PyTorch and CuPy do with the mem
 import ctypes
 import gc
 import os
+import sys
+import types
 
 import pytest
 
@@ -88,6 +90,34 @@ def test_a_file_of_a_card(fs):
     del t, call
     gc.collect()
     os.truncate(path("cuda1/x.npy"), 5)
+
+
+def test_cupy_gets_the_memory_itself(fs, monkeypatch):
+    """A stand-in for CuPy, which takes an array by the interface of arrays on cards, as CuPy's asarray does."""
+    def asarray(t):
+        interface = t.__cuda_array_interface__
+        assert interface["typestr"] == "<f4" and not interface["data"][1] and interface.get("strides") is None
+        made = Array(t.__dlpack_device__()[1], interface["data"][0], interface["shape"])
+        made.base = t  # which keeps the memory, as CuPy keeps the owner
+        return made
+
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(asarray=asarray))
+    x = np.random.default_rng(4).random((20, 31)).astype("f4")
+    np.save(path("cuda1/c.npy"), x)
+    a = fs.open("cuda1/c.npy").cupy()
+    assert (a.ordinal, a.shape) == (1, x.shape)
+    gc.collect()
+    with open(path("cuda1/c.npy"), "r+b") as f:
+        f.seek(-x.nbytes, os.SEEK_END)
+        f.write((x + 1).tobytes())
+    assert bytes_at(1, a.address, x.nbytes) == (x + 1).tobytes()
+    np.save(path("host/c.npy"), x)
+    with pytest.raises(hmcfs.Unsupported, match="CUDA"):
+        fs.open("host/c.npy").cupy()
+    del a
+    gc.collect()
+    for device in ("cuda1", "host"):
+        os.remove(path(f"{device}/c.npy"))
 
 
 def test_tensors_of_a_card(fs):

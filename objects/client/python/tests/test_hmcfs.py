@@ -14,6 +14,8 @@ import hmcfs
 
 np = pytest.importorskip("numpy")
 MOUNT = os.environ["HMCFS_MOUNT"]
+# ROUNDS is the number of times that what must not leak is done.
+ROUNDS = int(os.environ.get("HMCFS_ROUNDS", "160"))
 
 
 def content(seed: int, size: int) -> bytes:
@@ -51,6 +53,59 @@ def test_connect(fs, monkeypatch):
         hmcfs.connect("/usr")
     with pytest.raises(hmcfs.NotMounted, match="No such file"):
         hmcfs.connect("/nowhere/at/all")
+
+
+def test_connect_to_the_only_mount(fs, monkeypatch):
+    def there(mounts, directories=()):
+        monkeypatch.setattr(hmcfs._fs, "_mounts", lambda admitted=None: list(mounts))
+        monkeypatch.setattr(hmcfs._fs, "_served", lambda: list(directories))
+
+    monkeypatch.delenv("HMCFS_MOUNT")
+    monkeypatch.chdir("/")
+    fs.set("only", content(11, 5000))
+    for mounts, directories in (([MOUNT], []), ([], [MOUNT]), ([MOUNT], [MOUNT])):
+        there(mounts, directories)
+        with hmcfs.connect() as one:
+            assert one.path == MOUNT and one.get("only") == content(11, 5000)
+    fs.delete("only")
+    there([])
+    with pytest.raises(hmcfs.NotMounted, match="no hmcfs mount; mount one with hmcfs mount, or run hmcfs serve"):
+        hmcfs.connect()
+    there([MOUNT, "/another"], ["/served"])
+    with pytest.raises(hmcfs.NotMounted, match="3 mounts; give one of .*, or set HMCFS_MOUNT") as e:
+        hmcfs.connect()
+    assert all(one in str(e.value) for one in (MOUNT, "/another", "/served"))
+
+
+def test_an_error_of_the_daemon_names_a_way_out():
+    """Each word that the daemon answers with, of which the Go test passes all, is the name of one class."""
+    classes = {}
+    for word in os.environ["HMCFS_STATUSES"].split():
+        error = hmcfs._errors.of(word, 'key "a": what failed', "a")
+        assert error.code == word and error.key == "a" and str(error).startswith('key "a": what failed; ')
+        assert "_way_out" in vars(type(error)) and error._way_out and str(error).endswith(error._way_out)
+        assert type(error).__name__ == {"io": "HmcfsError"}.get(word, word.title().replace("_", ""))
+        assert getattr(hmcfs, type(error).__name__) is type(error)
+        classes[type(error)] = word
+        named = hmcfs._errors.of(word, "what failed; do this", "a")
+        assert str(named) == "key 'a': what failed; do this"  # the daemon's own way out is the only one
+    assert len(classes) == len(os.environ["HMCFS_STATUSES"].split()) > 15
+
+
+def test_errors_of_a_mount_name_a_way_out(fs):
+    y = np.zeros(10, "u1")
+    fs.set("there", b"x")
+    for call, error in (
+        (lambda: fs.get("none"), hmcfs.NotFound),
+        (lambda: fs.mget(["there"], [y]), hmcfs.Shape),
+        (lambda: fs.d2h({"there": y}, existing="fail"), hmcfs.Exists),
+        (lambda: fs.wait(["none"], timeout=0), hmcfs.Timeout),
+        (lambda: fs.subscribe("none", out=y, timeout=0.05).wait(), hmcfs.Timeout),
+    ):
+        with pytest.raises(error, match="(none|there)\\W.*; [a-z]") as e:
+            call()
+        assert e.value.key in ("none", "there")
+    fs.delete("there")
 
 
 @pytest.mark.parametrize("size", [1, 4096, 65536, 65537, 3_000_001])
@@ -441,7 +496,7 @@ def test_no_descriptor_leaks(fs):
     with open(path("host/leak"), "wb") as f:
         f.write(b"x" * 5000)
     before = None
-    for i in range(120 if os.environ.get("HMCFS_CHECK") else 40):
+    for i in range(ROUNDS // 4):
         fs.open("host/leak").close()
         with hmcfs.connect() as other:
             other.set("leak", b"y" * 70_000)

@@ -443,3 +443,38 @@ def test_revives(tmp_path, said, revives):
         assert _session._revives(path) is revives
         thread.join()
     assert _session._revives(path) is False
+
+
+def test_a_reader_that_asks_in_vain_asks_less_often(hung, monkeypatch):
+    monkeypatch.setattr(_session, "_STOP", 0.1)  # close() waits for no daemon
+    session = _session.Session(hung[0])
+    asked = []
+    monkeypatch.setattr(_session, "_MOMENT", 0)
+
+    def soon(answers):
+        """Read once, with a poll that answers in turn. Return what was reported, and how often it was asked."""
+        asked.clear()
+        left = iter(answers)
+
+        def poll(limit):
+            assert limit == 0  # it never sleeps
+            asked.append(limit)
+            return next(left)
+
+        return session._soon(poll, None), len(asked)
+
+    session._pause = session._missed = 0
+    assert soon([[(3, 1)]]) == (True, 1)
+    assert session._soon(lambda limit: pytest.fail("no time is left"), 0) is False
+    monkeypatch.setattr(_session.time, "perf_counter", iter(range(100)).__next__)
+    # A moment in vain skips no read, one more in a row the next 2, and then the next 6, and no more.
+    for skipped in (0, 2, 6, 6):
+        assert soon([[]]) == (False, 1)
+        for _ in range(skipped):
+            assert soon([]) == (False, 0)
+    assert soon([[(3, 1)]]) == (True, 1)  # after an answer in time it begins anew
+    assert soon([[]]) == (False, 1) and soon([[]]) == (False, 1)
+    monkeypatch.setattr(_session, "_MOMENT", 2)
+    session._pause = session._missed = 0
+    assert soon([[], [], [(3, 1)]]) == (True, 3)  # it asks again until the moment is over
+    session.close()
