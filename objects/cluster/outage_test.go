@@ -50,7 +50,9 @@ func TestCancelledWhileANodePauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(&Cluster{log: zap.NewNop(), life: t.Context(), opts: Options{Timeout: time.Minute}}, members.Record{Name: "b", Held: c.held})
+			n.mu.Lock()
 			n.problem, n.retryAt, n.reach.left = fmt.Errorf("connect: %w", ErrUnreachable), time.Now().Add(time.Hour), c.left
+			n.mu.Unlock()
 			_, err := n.live(c.ctx)
 			if !errors.Is(err, c.want) || errors.Is(err, c.not) {
 				t.Errorf("a call without a session: %v", err)
