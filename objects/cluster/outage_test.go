@@ -40,25 +40,29 @@ func TestCancelledWhileANodePauses(t *testing.T) {
 	defer over()
 	for name, c := range map[string]struct {
 		held, left bool
-		ctx        context.Context
+		late       bool
 		want, not  error
 	}{
-		"interrupted":                          {true, false, interrupted, context.Canceled, ErrUnreachable},
-		"late":                                 {true, false, late, ErrUnreachable, context.Canceled},
-		"interrupted, by a node that has left": {true, true, interrupted, ErrUnreachable, context.Canceled},
-		"interrupted, by one without a holder": {false, false, interrupted, ErrUnreachable, context.Canceled},
+		"interrupted":                          {true, false, false, context.Canceled, ErrUnreachable},
+		"late":                                 {true, false, true, ErrUnreachable, context.Canceled},
+		"interrupted, by a node that has left": {true, true, false, ErrUnreachable, context.Canceled},
+		"interrupted, by one without a holder": {false, false, false, ErrUnreachable, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(&Cluster{log: zap.NewNop(), life: t.Context(), opts: Options{Timeout: time.Minute}}, members.Record{Name: "b", Held: c.held})
 			n.mu.Lock()
 			n.problem, n.retryAt, n.reach.left = fmt.Errorf("connect: %w", ErrUnreachable), time.Now().Add(time.Hour), c.left
 			n.mu.Unlock()
-			_, err := n.live(c.ctx)
+			ctx := interrupted
+			if c.late {
+				ctx = late
+			}
+			_, err := n.live(ctx)
 			if !errors.Is(err, c.want) || errors.Is(err, c.not) {
 				t.Errorf("a call without a session: %v", err)
 			}
 			broken := fmt.Errorf("reset: %w", control.ErrDisconnected)
-			again, err := n.repeat(c.ctx, &repetition{}, &session{}, broken, false, false)
+			again, err := n.repeat(ctx, &repetition{}, &session{}, broken, false, false)
 			if want := c.want; again || errors.Is(want, context.Canceled) != errors.Is(err, context.Canceled) {
 				t.Errorf("a request whose session broke: %v, %v", again, err)
 			}

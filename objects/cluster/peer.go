@@ -74,8 +74,9 @@ func (n *Node) live(ctx context.Context) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
-		if again, err := n.awaits(ctx, err); !again {
-			return nil, err
+		again, failure := n.awaits(ctx, err)
+		if !again {
+			return nil, failure
 		}
 	}
 }

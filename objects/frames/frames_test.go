@@ -415,7 +415,9 @@ func TestVerbsOfWirePage(t *testing.T) {
 func FuzzHeader(f *testing.F) {
 	for _, h := range []frames.Header{
 		{Kind: frames.KindCall, Verb: 7, ID: 1 << 63, Size: frames.MaxBody, Again: true},
-		{Kind: frames.KindRequest, Verb: 3, ID: 2, Descriptors: frames.MaxDescriptors}, {Kind: frames.KindMore, ID: 9}, {Kind: frames.KindHello},
+		{Kind: frames.KindRequest, Verb: 3, ID: 2, Descriptors: frames.MaxDescriptors},
+		{Kind: frames.KindMore, ID: 9},
+		{Kind: frames.KindHello},
 	} {
 		f.Add(h.Append(nil))
 	}

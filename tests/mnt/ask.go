@@ -73,28 +73,29 @@ func (m *M) AwaitUnused(timeout time.Duration, device string) {
 	m.t.Helper()
 	kit.Eventually(m.t, timeout, func() error {
 		if used := m.Device(device).Used; used != 0 {
-			return inUse{m: m, what: fmt.Sprintf("%v of %s", used, device)}
+			return inUseError{m: m, what: fmt.Sprintf("%v of %s", used, device)}
 		}
 		return nil
 	})
 }
 
-// inUse is the error of memory that should be free. It asks what has that memory once it is printed.
-type inUse struct {
+// inUseError is the error of memory that should be free. It asks what has that memory once it is printed.
+type inUseError struct {
 	m    *M
 	what string
 }
 
-func (e inUse) Error() string {
-	text := fmt.Sprintf("%s on %s is in use", e.what, e.m.Dir)
+func (e inUseError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s on %s is in use", e.what, e.m.Dir)
 	for _, args := range [][]string{{"df", "--json", e.m.Dir}, {"ls-keys", "--json", "--mount", e.m.Dir}} {
-		if out, err := e.m.Run(args...); err != nil {
-			text += fmt.Sprintf("\n%v", err)
-		} else {
-			text += fmt.Sprintf("\n%s: %s", args[0], out)
+		out, err := e.m.Run(args...)
+		if err != nil {
+			out = err.Error()
 		}
+		fmt.Fprintf(&text, "\n%s: %s", args[0], out)
 	}
-	return text
+	return text.String()
 }
 
 // Stats reads .hmcfs/stats.

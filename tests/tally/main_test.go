@@ -48,8 +48,10 @@ func TestSkipped(t *testing.T) { t.Skip("no such device") }
 			"mixed",
 			[]string{"./some", "./none"},
 			"2 1 1",
-			[]string{"what went wrong", "example.com/x/some TestSkipped: a_test.go:5: no such device",
-				"said\texample.com/x/some TestBad\ta_test.go:4: what went wrong\n", "2 passed, 1 failed, 1 skipped"},
+			[]string{
+				"what went wrong", "example.com/x/some TestSkipped: a_test.go:5: no such device",
+				"said\texample.com/x/some TestBad\ta_test.go:4: what went wrong\n", "2 passed, 1 failed, 1 skipped",
+			},
 			"a good test is silent", true,
 		},
 		{"all well", []string{"-run", "Good", "./some"}, "2 0 0", []string{"ok\texample.com/x/some", "slow\texample.com/x/some TestGood\t"}, "FAIL", false},

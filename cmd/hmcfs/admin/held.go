@@ -35,20 +35,29 @@ func framesAsked(h http.Header) (ours bool, other string) {
 	return false, other
 }
 
+// refuses answers a request for a session that is invalid, or asks for another version of frames. inFrames is true for a session with frames.
+func (s *Server) refuses(w http.ResponseWriter, r *http.Request) (inFrames, refused bool) {
+	inFrames, other := framesAsked(r.Header)
+	switch {
+	case r.ContentLength != 0:
+		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
+	case other != "":
+		w.Header().Set("Upgrade", frames.Protocol)
+		writeError(w, http.StatusUpgradeRequired, adminapi.CodeUnsupported, fmt.Sprintf(
+			"this daemon speaks %s, and not %s; use a client of the daemon's version, or hmcfs upgrade", frames.Protocol, other))
+	default:
+		return inFrames, false
+	}
+	return false, true
+}
+
 // session serves a session from beginning to end: the session ends when the connection of the
 // request ends, in either direction. The response names the session and then stays open; after
 // an upgrade the connection carries frames.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r)
-	if r.ContentLength != 0 {
-		s.answer(w, nil, fmt.Errorf("%w: a request for a session must not have a body", errInvalid))
-		return
-	}
-	inFrames, other := framesAsked(r.Header)
-	if other != "" {
-		w.Header().Set("Upgrade", frames.Protocol)
-		writeError(w, http.StatusUpgradeRequired, adminapi.CodeUnsupported, fmt.Sprintf(
-			"this daemon speaks %s, and not %s; use a client of the daemon's version, or hmcfs upgrade", frames.Protocol, other))
+	inFrames, refused := s.refuses(w, r)
+	if refused {
 		return
 	}
 	one, err := s.sessions.begin(c, r.Header.Get(adminapi.SessionHeader))
