@@ -182,6 +182,33 @@ def test_a_daemon_of_another_version(head, daemons):
         _session.Session(path)
 
 
+def test_the_socket_is_being_replaced(tmp_path, monkeypatch):
+    path, revived, looks = str(tmp_path / "socket"), threading.Event(), []
+
+    def revives(_):  # the client has found no socket, and asks the holder
+        looks.append(1)
+        revived.set()
+        return True
+
+    monkeypatch.setattr(_session, "_revives", revives)
+
+    def serve():
+        revived.wait()
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+            server.listen()
+            with server.accept()[0] as s:
+                s.recv(4096)
+                greet(s)
+                s.recv(1)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    assert _session.asked(path, lambda _: "done") == "done"
+    thread.join()
+    assert looks
+
+
 def answer(number):
     return _frames.HEADER.pack(5, _frames.LAST, 0, 0, number) + b"\x00\x00\x00\x00\x00"
 
